@@ -112,9 +112,9 @@ def test_a_refused_login_is_named(tmp_path):
     assert "a-wrong-guess" not in text + shown
 
 
-def as_mosquitto_writes_it(password):
-    """`mosquitto_passwd` since 2.0: PBKDF2 with SHA-512."""
-    salt, rounds = bytes(range(12)), 101
+def as_mosquitto_writes_it(password, rounds=101):
+    """`mosquitto_passwd` since 2.0: PBKDF2 with SHA-512, by itself of so many rounds."""
+    salt = bytes(range(12))
     key = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, rounds)
     return f"$7${rounds}${base64.b64encode(salt).decode()}${base64.b64encode(key).decode()}"
 

@@ -30,6 +30,7 @@ use super::presence::{Presence, Present};
 use super::refusals::{Refusals, Refused, RefusedLogin, Shown};
 use super::throttle::{Admission, Kind, LookedAt, Origin, Throttle};
 use super::tokens::TokenKeys;
+use super::wanted::Waits;
 use super::{Access, Ends};
 use crate::metrics::LoginCounts;
 use crate::peer::{Authentication as Asked, Peer};
@@ -90,6 +91,10 @@ struct Arrival {
     shown: Shown,
     /// What it came with, while that waits for its turn.
     waiting: Option<Waiting>,
+    /// Since what it came with was handed over to be looked at, until it ends.
+    asked: Option<Waits>,
+    /// Until when it waits for what comes of that. None: for as long as it takes.
+    until: Option<Tick>,
 }
 
 /// What connections of one shard share.
@@ -230,6 +235,8 @@ impl Accounts {
             fresh: false,
             shown: Shown::NoGuess,
             waiting: None,
+            asked: None,
+            until: None,
         };
         self.inner.borrow_mut().arrivals.insert(front, arrival);
     }
@@ -243,6 +250,21 @@ impl Accounts {
             self.inner.borrow_mut().ends.remove(ends, front);
         }
         if let Some(waiting) = gone.waiting {
+            self.give_up(&waiting);
+        }
+    }
+
+    /// It has ended, and waits for nothing any more; [`Accounts::leave`] follows when its socket has gone too.
+    pub(crate) fn end(&self, front: FrontId) {
+        let waiting = {
+            let mut inner = self.inner.borrow_mut();
+            let arrival = inner.arrivals.get_mut(&front);
+            arrival.and_then(|arrival| {
+                arrival.asked = None;
+                arrival.waiting.take()
+            })
+        };
+        if let Some(waiting) = waiting {
             self.give_up(&waiting);
         }
     }
@@ -268,6 +290,7 @@ impl Accounts {
         news.filter_map(|news| {
             let (front, step) = match news {
                 News::Found(verdict) => (verdict.front, self.judge(verdict)),
+                News::Skipped(skipped) => (skipped.front, self.skipped(&skipped)?),
                 News::Called(called) => (called.front, self.called(called)?),
             };
             self.note(front, &step);
@@ -378,6 +401,7 @@ impl Accounts {
                 // Who shows a newer proof names nobody again.
                 arrival.user = name.or(arrival.user.take());
                 arrival.shown = Shown::NoGuess;
+                arrival.until = login.until;
                 let peer = &arrival.peer;
                 let asked = peer.entrance.authentication;
                 (arrival.origin, peer.identity.clone(), asked)

@@ -4,9 +4,10 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use courser_access::{HashMemory, PasswordHash, UserName, dummy_hash};
 use courser_contract::FrontId;
@@ -16,6 +17,7 @@ use zeroize::Zeroizing;
 
 use super::mailbox::Mailbox;
 use super::throttle::{Kind, Origin, Why};
+use super::wanted::Wanted;
 use crate::clock::unix_seconds;
 use crate::rings::Doze;
 
@@ -35,8 +37,8 @@ pub(crate) struct Job {
 
 /// Who hears what came of it.
 pub(crate) enum Asker {
-    /// A connection of a shard.
-    Front(FrontId, Reply),
+    /// A connection of a shard, and for how long it waits: what nobody waits for is not looked at.
+    Front(FrontId, Reply, Wanted),
     /// An operator: this is called on the thread that has looked, whether or not somebody still waits, and must return at once.
     Operator(Box<dyn FnOnce(Found) + Send>),
 }
@@ -97,10 +99,19 @@ pub(crate) struct Called {
     pub(crate) may: Result<(), Why>,
 }
 
+/// What was not looked at, because nobody waits for it any more, or not for long enough.
+#[derive(Debug)]
+pub(crate) struct Skipped {
+    pub(crate) front: FrontId,
+    pub(crate) origin: Origin,
+    pub(crate) kind: Kind,
+}
+
 /// What a shard hears of its logins.
 #[derive(Debug)]
 pub(crate) enum News {
     Found(Verdict),
+    Skipped(Skipped),
     Called(Called),
 }
 
@@ -122,9 +133,21 @@ struct Queue {
     ended: bool,
 }
 
+/// How long passwords take of late, in microseconds of time, not of CPU: what counts is when somebody hears of it. 0: none was compared yet.
+#[derive(Debug, Default)]
+struct Pace(AtomicU64);
+
+/// What the threads share.
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    more: Condvar,
+    pace: Pace,
+}
+
 /// The threads. They start when there is something to do.
 pub(crate) struct HashPool {
-    shared: Arc<(Mutex<Queue>, Condvar)>,
+    shared: Arc<Shared>,
     threads_max: usize,
 }
 
@@ -136,6 +159,40 @@ impl fmt::Debug for HashPool {
 
 fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pace {
+    /// The part of the new in what is known, one divided by this.
+    const NEW: u64 = 8;
+
+    /// What the next one of a kind is likely to take. A token takes next to nothing.
+    fn expected(&self, kind: Kind) -> Duration {
+        match kind {
+            Kind::Password => Duration::from_micros(self.0.load(Ordering::Relaxed)),
+            Kind::Token => Duration::ZERO,
+        }
+    }
+
+    fn note(&self, kind: Kind, took: Duration) {
+        if kind == Kind::Token {
+            return;
+        }
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX / Self::NEW);
+        let known = self.0.load(Ordering::Relaxed);
+        let mixed = known - known / Self::NEW + took / Self::NEW;
+        // Whose figure of two threads is lost does not matter.
+        self.0
+            .store(if known == 0 { took } else { mixed }, Ordering::Relaxed);
+    }
+}
+
+impl Proof {
+    const fn kind(&self) -> Kind {
+        match self {
+            Self::Password { .. } => Kind::Password,
+            Self::Token { .. } => Kind::Token,
+        }
+    }
 }
 
 impl Queue {
@@ -169,7 +226,7 @@ impl HashPool {
 
     /// Hands a proof over; false when no thread can be had.
     pub(crate) fn submit(&self, job: Job) -> bool {
-        let mut queue = lock(&self.shared.0);
+        let mut queue = lock(&self.shared.queue);
         if queue.ended {
             return false;
         }
@@ -188,7 +245,7 @@ impl HashPool {
             }
         }
         queue.push(job);
-        self.shared.1.notify_one();
+        self.shared.more.notify_one();
         true
     }
 }
@@ -203,25 +260,28 @@ impl HashPool {
         }
     }
 
-    /// Looks at the next proof as a thread does; the hash that a password was held against. None: nothing waits.
+    /// Looks at the next proof as a thread does; the hash that a password was held against. None: nothing waits for which somebody does.
     pub(crate) fn look_at_next(&self) -> Option<PasswordHash> {
-        let job = lock(&self.shared.0).pop()?;
-        let hash = match &job.proof {
-            Proof::Password { hash, .. } => hash.clone(),
-            Proof::Token { .. } => panic!("these tests have passwords only"),
-        };
-        finish(job, &mut HashMemory::default());
-        Some(hash)
+        loop {
+            let job = lock(&self.shared.queue).pop()?;
+            let hash = match &job.proof {
+                Proof::Password { hash, .. } => hash.clone(),
+                Proof::Token { .. } => panic!("these tests have passwords only"),
+            };
+            if finish(job, &mut HashMemory::default(), &self.shared.pace) {
+                return Some(hash);
+            }
+        }
     }
 }
 
 impl Drop for HashPool {
     fn drop(&mut self) {
-        let mut queue = lock(&self.shared.0);
+        let mut queue = lock(&self.shared.queue);
         queue.ended = true;
         queue.passwords.clear();
         queue.tokens.clear();
-        self.shared.1.notify_all();
+        self.shared.more.notify_all();
     }
 }
 
@@ -232,10 +292,10 @@ fn threads_max(cores: usize, memory_max: u64) -> usize {
     (cores / 2).min(fit).clamp(1, THREADS_MAX)
 }
 
-fn work(shared: &(Mutex<Queue>, Condvar)) {
+fn work(shared: &Shared) {
     let mut memory = HashMemory::default();
     while let Some(job) = wait(shared, &mut memory) {
-        finish(job, &mut memory);
+        finish(job, &mut memory, &shared.pace);
     }
 }
 
@@ -249,7 +309,7 @@ enum Waited {
 }
 
 /// The next job; none: there will be no more. Memory is given back while there is none.
-fn wait(shared: &(Mutex<Queue>, Condvar), memory: &mut HashMemory) -> Option<Job> {
+fn wait(shared: &Shared, memory: &mut HashMemory) -> Option<Job> {
     loop {
         match next(shared, (memory.kib() > 0).then_some(IDLE)) {
             Waited::Job(job) => return Some(job),
@@ -260,7 +320,8 @@ fn wait(shared: &(Mutex<Queue>, Condvar), memory: &mut HashMemory) -> Option<Job
     }
 }
 
-fn next((queue, more): &(Mutex<Queue>, Condvar), patience: Option<Duration>) -> Waited {
+fn next(shared: &Shared, patience: Option<Duration>) -> Waited {
+    let Shared { queue, more, .. } = shared;
     let mut held = lock(queue);
     let mut is_over = false;
     loop {
@@ -287,21 +348,37 @@ fn next((queue, more): &(Mutex<Queue>, Condvar), patience: Option<Duration>) -> 
     }
 }
 
-/// Looks at a proof and tells whoever asked what came of it.
-fn finish(job: Job, memory: &mut HashMemory) {
+/// Looks at a proof and tells whoever asked what came of it. Where nobody waits for as long as it is likely to take, it tells that instead: it would
+/// keep those from their turn who do wait. Whether it was looked at.
+fn finish(job: Job, memory: &mut HashMemory, pace: &Pace) -> bool {
     let Job {
         asker,
         origin,
         proof,
     } = job;
+    let (kind, began) = (proof.kind(), Instant::now());
+    match &asker {
+        Asker::Front(front, reply, wanted) if !wanted.in_time(began, pace.expected(kind)) => {
+            let front = *front;
+            reply.tell(News::Skipped(Skipped {
+                front,
+                origin,
+                kind,
+            }));
+            return false;
+        }
+        Asker::Front(..) | Asker::Operator(_) => {}
+    }
     let found = look(proof, memory);
+    pace.note(kind, began.elapsed());
     memory.trim();
     tell(asker, origin, found);
+    true
 }
 
 fn tell(asker: Asker, origin: Origin, found: Found) {
     match asker {
-        Asker::Front(front, reply) => {
+        Asker::Front(front, reply, _) => {
             let verdict = Verdict {
                 front,
                 origin,
@@ -368,86 +445,4 @@ impl Reply {
 }
 
 #[cfg(test)]
-mod tests {
-    use courser_contract::ShardId;
-
-    use super::*;
-
-    #[test]
-    fn i9_no_verdict_is_lost_however_late_its_shard_takes_it() {
-        // More than are ever under way.
-        const VERDICTS: u32 = 5_000;
-        let reply = Reply::new(Arc::new(Doze::default()));
-        for slot in 0..VERDICTS {
-            let front = FrontId {
-                shard: ShardId(0),
-                slot,
-                generation: 0,
-            };
-            tell(
-                Asker::Front(front, reply.clone()),
-                Origin::Local,
-                Found::Token {
-                    grant: Err(TokenError::Malformed),
-                    name: None,
-                },
-            );
-        }
-        let taken = reply.mailbox.take();
-        let slots = taken.iter().map(|news| match news {
-            News::Found(verdict) => verdict.front.slot,
-            News::Called(called) => panic!("{called:?}"),
-        });
-        assert!(slots.eq(0..VERDICTS));
-    }
-
-    #[test]
-    fn i9_what_a_dear_hash_took_is_given_back_and_a_small_process_has_one_thread() {
-        let dear = "$argon2id$v=19$m=20480,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-        let dear: PasswordHash = dear.parse().expect("a hash that is dearer than ours");
-        let mut memory = HashMemory::default();
-        let mut compare = |hash: PasswordHash| {
-            let proof = Proof::Password {
-                password: Zeroizing::new(b"wrong".to_vec()),
-                hash,
-                claim: PasswordClaim {
-                    user: UserName::new("anna").expect("a name"),
-                    since: None,
-                    key: [0; 32],
-                },
-            };
-            let job = Job {
-                asker: Asker::Operator(Box::new(|_| {})),
-                origin: Origin::Local,
-                proof,
-            };
-            finish(job, &mut memory);
-            memory.kib()
-        };
-        assert_eq!(compare(dummy_hash()), HashMemory::OWN_KIB as usize);
-        assert_eq!(compare(dear), 0);
-        for (cores, mib, threads) in [
-            (16, 4_096, 4),
-            (4, 4_096, 2),
-            (16, 256, 3),
-            (16, 64, 1),
-            (1, 1, 1),
-        ] {
-            assert_eq!(
-                threads_max(cores, mib << 20),
-                threads,
-                "{cores} cores, {mib} MiB"
-            );
-        }
-    }
-
-    #[test]
-    fn s2_a_wrong_password_of_an_imported_user_costs_as_much_as_any_other() {
-        let imported = "$7$101$AAAAAAAAAAAAAAAA$\
-            AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA==";
-        let imported: PasswordHash = imported.parse().expect("a hash of Mosquitto");
-        assert_eq!(beside(&imported), Some(dummy_hash()));
-        assert_eq!(beside(&dummy_hash()), None, "it is as dear as ours");
-        assert!(!holds(&imported, b"wrong", &mut HashMemory::default()));
-    }
-}
+mod tests;

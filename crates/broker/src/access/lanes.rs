@@ -99,6 +99,19 @@ impl<W> Lanes<W> {
         self.lanes.contains_key(&origin)
     }
 
+    /// Whether nobody waits.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.held.count == 0
+    }
+
+    /// How many of those who wait have their turn before one who would come now.
+    pub(super) fn ahead_of(&self, origin: Origin) -> usize {
+        let own = self.lanes.get(&origin);
+        let own = own.map_or(0, |lane| lane.held.count);
+        let lanes = self.lanes.values();
+        lanes.map(|lane| lane.held.count.min(own + 1)).sum()
+    }
+
     /// Waits behind the others of its address; none: there is no room, and it has not been kept.
     pub(super) fn push(
         &mut self,

@@ -7,6 +7,7 @@
 mod accounts;
 mod authors;
 mod bootstrap;
+mod drain;
 mod ends;
 mod entry;
 mod gate;
@@ -22,6 +23,7 @@ mod refusals;
 mod shared;
 mod throttle;
 mod tokens;
+mod wanted;
 
 pub(crate) use accounts::{Accounts, Logins, Secret};
 pub(crate) use authors::Authors;

@@ -227,6 +227,7 @@ impl Operators {
             origin,
             kind: Kind::Password,
             bytes: name.len() + password.len(),
+            until: None,
         };
         let (call, called) = oneshot::channel();
         let wake = || self.call(origin, call);

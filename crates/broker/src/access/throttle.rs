@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use courser_contract::Tick;
 use courser_mqtt::codec::ReasonCode;
 
+use super::drain::{Drain, ms_between};
 use super::lanes::{Amount, Bounds, Lanes, Ticket, Turn};
 use crate::memory::waiting_logins_share;
 
@@ -143,6 +144,8 @@ pub(crate) struct Coming {
     pub(crate) kind: Kind,
     /// Of what has to be kept while it waits.
     pub(crate) bytes: usize,
+    /// After this nobody waits for it any more.
+    pub(crate) until: Option<Tick>,
 }
 
 /// Tells somebody who waits that it may go on, after which [`Throttle::finished`] must follow, or why not. Called once, by whoever is done with
@@ -154,7 +157,7 @@ pub(crate) type Wake = Box<dyn FnOnce(Result<(), Why>) + Send>;
 pub(crate) enum Why {
     /// Logins of its address have failed.
     Failed,
-    /// As many as may be, of its address or of all, wait to be looked at: it has done nothing wrong.
+    /// As many as may be, of its address or of all, wait to be looked at, or more than are done within its time: it has done nothing wrong.
     Full,
     /// Logins of so many addresses have failed that another one could not be remembered: neither has it.
     Crowded,
@@ -198,6 +201,19 @@ struct Addresses {
 struct Work {
     under_way: u32,
     waiting: Lanes<Wake>,
+    /// While somebody waits.
+    drain: Drain,
+}
+
+impl Work {
+    /// Whether one more that has to wait would have its turn, and be done, by then.
+    fn comes_in_time(&self, origin: Origin, until: Option<Tick>, now: Tick) -> bool {
+        let Some(until) = until else {
+            return true;
+        };
+        let turns = self.under_way as usize + self.waiting.ahead_of(origin) + 1;
+        self.drain.brings(turns, ms_between(now, until), now)
+    }
 }
 
 impl fmt::Debug for Work {
@@ -225,6 +241,7 @@ impl Addresses {
             origin,
             kind,
             bytes,
+            until,
         } = coming;
         if !self.has_room(origin, now) {
             return Admission::Refused(Why::Crowded);
@@ -244,6 +261,11 @@ impl Addresses {
             self.begin(origin, kind);
             return Admission::Go;
         }
+        if work.waiting.is_empty() {
+            work.drain.begin(now);
+        } else if !work.comes_in_time(origin, until, now) {
+            return Admission::Refused(Why::Full);
+        }
         let bytes = (bytes as u64).saturating_add(WAITER_BYTES);
         match work.waiting.push(origin, bytes, wake) {
             Some(ticket) => Admission::Queued(ticket),
@@ -260,6 +282,9 @@ impl Addresses {
     fn finished(&mut self, origin: Origin, kind: Kind, looked_at: LookedAt, now: Tick) {
         let work = &mut self.work[kind as usize];
         work.under_way = work.under_way.saturating_sub(1);
+        if !work.waiting.is_empty() {
+            work.drain.note(now);
+        }
         work.waiting.ready(origin);
         let Some(it) = self.known.get_mut(&origin) else {
             return;
@@ -305,6 +330,7 @@ impl Throttle {
         let work = |kind: Kind| Work {
             under_way: 0,
             waiting: Lanes::new(kind.waiting(memory_max)),
+            drain: Drain::default(),
         };
         Self {
             addresses: Mutex::new(Addresses {

@@ -321,7 +321,7 @@ impl Shard {
         close: Option<CloseCause>,
     ) {
         if let Some(cause) = close {
-            self.begin_close(&mut connection, cause);
+            self.begin_close(id, &mut connection, cause);
         }
         if connection.life == Life::Over {
             return self.drop_connection(id, connection);

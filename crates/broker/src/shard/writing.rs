@@ -122,20 +122,28 @@ impl Shard {
     pub(crate) fn close_front(&mut self, id: FrontId, cause: CloseCause) {
         if let Some(mut connection) = self.fronts.take(id) {
             if connection.takes_events() {
-                self.begin_close(&mut connection, cause);
+                self.begin_close(id, &mut connection, cause);
             }
             self.put_back(id, connection, None);
         }
     }
 
     /// The front has closed: what it had to say is written, then the socket ends.
-    pub(super) fn begin_close(&mut self, connection: &mut Connection, cause: CloseCause) {
+    pub(super) fn begin_close(
+        &mut self,
+        id: FrontId,
+        connection: &mut Connection,
+        cause: CloseCause,
+    ) {
         // A thousand that go at once are spread over turns.
         self.hub.budget.spend(Budget::CLOSE);
         self.hub.closed_in_turn += 1;
         self.hub.counters.closes[close_index(cause)] += 1;
         self.hub.counters.reasons.count(cause);
         self.note_event(connection, Happened::Closed(cause));
+        if !matches!(connection.gate, Gate::Open(_)) {
+            self.hub.access.accounts.end(id);
+        }
         connection.rest = None;
         connection.unparsed = false;
         connection.life = match connection.life {
@@ -235,7 +243,7 @@ impl Shard {
         close: Option<CloseCause>,
     ) {
         if let Some(cause) = close {
-            self.begin_close(&mut connection, cause);
+            self.begin_close(id, &mut connection, cause);
         }
         let empty = connection.is_drained();
         if let (Life::Closing(cause), true) = (connection.life, empty) {

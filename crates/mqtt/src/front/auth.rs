@@ -23,6 +23,8 @@ pub struct Login<'a> {
     pub method: Option<&'a str>,
     /// Authentication Data of v5.
     pub data: &'a [u8],
+    /// After this nobody waits for what comes of it any more. None: the client is attached, and waits for as long as it takes.
+    pub until: Option<Tick>,
 }
 
 impl fmt::Debug for Login<'_> {
@@ -35,6 +37,7 @@ impl fmt::Debug for Login<'_> {
             .field("method", &self.method)
             // By some methods a whole token, which opens the door to whoever reads it.
             .field("data", &format_args!("{} bytes", self.data.len()))
+            .field("until", &self.until)
             .finish()
     }
 }
@@ -148,6 +151,7 @@ impl Front {
                     password: None,
                     method: Some(&state.method),
                     data,
+                    until: None,
                 });
                 state.exchange = exchange;
                 step

@@ -169,6 +169,7 @@ impl Front {
             password: connect.password.map(|password| Password(password.reveal())),
             method: connecting.method.as_deref(),
             data: data.map_or(&[], |data| data.reveal()),
+            until: Some(connecting.deadline),
         };
         let (step, exchange) = self.config.authentication.begin(&login);
         self.phase = Phase::Connecting(Box::new(Connecting {

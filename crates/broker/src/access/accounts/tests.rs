@@ -146,6 +146,7 @@ fn login<'a>(front: FrontId, user: Option<&'a str>, password: Option<&'a str>) -
         password: password.map(|password| Password(password.as_bytes())),
         method: None,
         data: &[],
+        until: None,
     }
 }
 
@@ -335,6 +336,46 @@ fn come_to_pass(door: &Door) -> (HashMap<FrontId, AuthStep>, usize) {
             return (done, hashed);
         }
     }
+}
+
+/// What nobody hears of is not compared: those who wait would wait for it.
+#[test]
+fn i10_a_password_whose_client_has_gone_is_not_hashed() {
+    let mut door = Door::new(1);
+    let gone = door.arrive(None, ADDRESS);
+    let ended = door.arrive(None, ADDRESS);
+    let stays = door.arrive(None, "192.0.2.2:1");
+    for front in [gone, ended, stays] {
+        let (step, _) = door
+            .accounts
+            .begin(&login(front, Some("anna"), Some("right")));
+        assert_eq!(step, AuthStep::Pending);
+    }
+    door.accounts.leave(gone);
+    // Its last words are on their way.
+    door.accounts.end(ended);
+    let (done, hashed) = come_to_pass(&door);
+    assert_eq!((done, hashed), (HashMap::from([(stays, ACCEPTED)]), 1));
+    let seen = door.log_in("anna", "other");
+    assert!(seen.hashed.is_some(), "nothing of its address is under way");
+}
+
+/// It has done nothing wrong, and hears that before its time is over.
+#[test]
+fn s3_a_password_that_cannot_be_compared_in_time_is_told_that_the_server_is_busy() {
+    let mut door = Door::new(1);
+    let (late, stays) = (door.arrive(None, ADDRESS), door.arrive(None, ADDRESS));
+    for (front, until) in [(late, Some(Tick(0))), (stays, Some(Tick(60_000)))] {
+        let login = Login {
+            until,
+            ..login(front, Some("anna"), Some("right"))
+        };
+        assert_eq!(door.accounts.begin(&login).0, AuthStep::Pending);
+    }
+    let (done, hashed) = come_to_pass(&door);
+    let busy = AuthStep::Refused(ReasonCode::ServerBusy);
+    assert_eq!(done, HashMap::from([(late, busy), (stays, ACCEPTED)]));
+    assert_eq!(hashed, 1);
 }
 
 const ACCEPTED: AuthStep = AuthStep::Accepted(Vec::new());
@@ -537,6 +578,7 @@ fn s2_exchanges_of_scram_that_were_begun_together_are_no_more_guesses() {
             password: None,
             method: Some("SCRAM-SHA-256"),
             data: b"n,,n=anna,r=abc",
+            until: None,
         };
         let (step, exchange) = door.accounts.begin(&login);
         assert!(matches!(step, AuthStep::Continue(_)), "it is challenged");

@@ -1,14 +1,18 @@
 //! A proof that has to be looked at beside the shard: at once, or when its turn comes, or not at all.
 
+use std::time::Duration;
+
 use courser_access::{UserName, dummy_hash};
-use courser_contract::FrontId;
+use courser_contract::{FrontId, Tick};
 use courser_mqtt::codec::ReasonCode;
 use courser_mqtt::front::AuthStep;
 use zeroize::Zeroizing;
 
-use super::super::hashing::{Called, News};
+use super::super::drain::ms_between;
+use super::super::hashing::{Called, News, Skipped};
 use super::super::lanes::Ticket;
 use super::super::throttle::{Coming, Wake};
+use super::super::wanted::Wanted;
 use super::{Accounts, Admission, Asker, Job, Kind, LookedAt, Origin, Proof};
 
 /// What a client came with that is to be looked at.
@@ -63,6 +67,7 @@ impl Accounts {
             origin,
             kind,
             bytes: came.bytes(),
+            until: self.until(front),
         };
         let now = self.now.get();
         let wake = || self.call(front, (origin, kind));
@@ -126,6 +131,33 @@ impl Accounts {
         }
     }
 
+    /// Until when a connection waits.
+    fn until(&self, front: FrontId) -> Option<Tick> {
+        self.inner.borrow().arrivals.get(&front)?.until
+    }
+
+    /// A connection waits from now on for what comes of its proof.
+    fn want(&self, front: FrontId) -> Wanted {
+        let left = self
+            .until(front)
+            .map(|until| ms_between(self.now.get(), until));
+        let (waits, wanted) = Waits::begin(left.map(Duration::from_millis));
+        if let Some(arrival) = self.inner.borrow_mut().arrivals.get_mut(&front) {
+            arrival.asked = Some(waits);
+        }
+        wanted
+    }
+
+    /// What was admitted was not looked at: the connection does not wait any more, or could not for long enough.
+    pub(super) fn skipped(&self, skipped: &Skipped) -> Option<AuthStep> {
+        let (throttle, now) = (&self.logins.throttle, self.now.get());
+        throttle.finished(skipped.origin, skipped.kind, LookedAt::NoGuess, now);
+        let mut inner = self.inner.borrow_mut();
+        let arrival = inner.arrivals.get_mut(&skipped.front)?;
+        arrival.asked.take()?;
+        Some(AuthStep::Refused(ReasonCode::ServerBusy))
+    }
+
     /// Looks at what the throttle has admitted.
     fn look(&self, front: FrontId, origin: Origin, came: Came) -> AuthStep {
         let kind = came.kind();
@@ -154,7 +186,7 @@ impl Accounts {
                 None => unreachable!("tokens are taken only where there are keys"),
             },
         };
-        let asker = Asker::Front(front, self.reply.clone());
+        let asker = Asker::Front(front, self.reply.clone(), self.want(front));
         let job = Job {
             asker,
             origin,

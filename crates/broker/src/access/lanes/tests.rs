@@ -51,6 +51,12 @@ fn i10_addresses_have_their_turns_one_after_the_other() {
         assert!(lanes.push(address(from), 1, || who).is_some());
         lanes.check();
     }
+    let ahead = [1, 3, 4].map(|from| lanes.ahead_of(address(from)));
+    assert_eq!(
+        ahead,
+        [6, 5, 3],
+        "all; two of each that has them; one of each"
+    );
     assert_eq!(order(&mut lanes), [10, 20, 30, 11, 21, 12]);
     lanes.check();
 }

@@ -17,6 +17,7 @@ const fn coming(origin: Origin, kind: Kind) -> Coming {
         origin,
         kind,
         bytes: 0,
+        until: None,
     }
 }
 
@@ -205,15 +206,58 @@ fn i9_who_gives_up_has_no_turn_and_makes_room() {
     assert!(matches!(last, Admission::Queued(ticket) if !leave(ticket)));
 }
 
+/// Who would wait in vain hears it at once, and may come again when there is less to do.
+#[test]
+fn s3_who_cannot_be_compared_in_its_time_is_refused_at_once() {
+    let throttle = Throttle::new(u64::MAX);
+    let address = |number: u32| Origin::V4(number.to_be_bytes());
+    let come = |number: u32, now: Tick| {
+        let coming = Coming {
+            until: Some(now.after_ms(5_000)),
+            ..coming(address(number), Kind::Password)
+        };
+        throttle.come(coming, now, || Box::new(|_| {}))
+    };
+    let mut now = Tick(0);
+    for number in 0..140 {
+        let came = come(number, now);
+        assert_eq!(
+            came == Admission::Go,
+            number < HASHING_OF_ALL_MAX,
+            "{number}"
+        );
+        assert_ne!(
+            came,
+            Admission::Refused(Why::Full),
+            "nobody knows how long it takes"
+        );
+    }
+    for number in 0..80 {
+        now = now.after_ms(100);
+        throttle.finished(address(number), Kind::Password, LookedAt::NoGuess, now);
+    }
+    // 28 wait and 32 are under way: six seconds of work.
+    assert_eq!(come(200, now), Admission::Refused(Why::Full));
+    let operator = throttle.admit(address(201), Kind::Password, now);
+    assert!(
+        matches!(operator, Admission::Queued(_)),
+        "it waits for as long as it takes"
+    );
+    for number in 80..100 {
+        now = now.after_ms(100);
+        throttle.finished(address(number), Kind::Password, LookedAt::NoGuess, now);
+    }
+    assert!(matches!(come(202, now), Admission::Queued(_)));
+}
+
 /// In the least memory that is served a fleet waits whose passwords are as people make them.
 #[test]
 fn i9_what_waits_is_bounded_by_memory_too() {
     let throttle = Throttle::new(24 << 20);
     let come = |origin, bytes| {
         let coming = Coming {
-            origin,
-            kind: Kind::Password,
             bytes,
+            ..coming(origin, Kind::Password)
         };
         throttle.come(coming, Tick(0), || Box::new(|_| {}))
     };

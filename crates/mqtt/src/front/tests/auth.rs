@@ -283,6 +283,7 @@ fn i14_a_login_shows_nothing_that_opens_a_door() {
         password: Some(Password(b"open sesame")),
         method: Some("JWT"),
         data: b"head.claims.signature",
+        until: None,
     };
     let shown = format!("{login:?}");
     assert!(shown.contains("anna") && shown.contains("21 bytes"));
