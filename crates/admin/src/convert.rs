@@ -243,20 +243,8 @@ impl From<PastEvent> for Event {
             client_id: String::from(&*event.client_id),
             address: event.address.map(|address| address.to_string()),
             cause: why.map(|cause| cause_words(cause).to_owned()),
-            reason_code: why.and_then(reason_code),
+            reason_code: why.and_then(CloseCause::reason_code),
         }
-    }
-}
-
-/// The reason code that the client was told, or would have been in 5.0.
-const fn reason_code(cause: CloseCause) -> Option<u8> {
-    match cause {
-        CloseCause::Disconnect | CloseCause::Lost | CloseCause::ConnectTimeout => None,
-        CloseCause::Fault(code) | CloseCause::Refused(code) => Some(code),
-        CloseCause::KeepAlive => Some(0x8D),
-        CloseCause::TakenOver => Some(0x8E),
-        CloseCause::Administrative => Some(0x98),
-        CloseCause::ServerStops => Some(0x8B),
     }
 }
 

@@ -87,7 +87,7 @@ pub const fn dropped_name(why: Dropped) -> &'static str {
 }
 
 /// Kinds of endings of connections, in the order of their counters.
-pub const CLOSES: [&str; 9] = [
+pub const CLOSES: [&str; 18] = [
     "disconnect",
     "lost",
     "fault",
@@ -97,6 +97,15 @@ pub const CLOSES: [&str; 9] = [
     "refused",
     "administrative",
     "server_stops",
+    "login_timeout",
+    "login_waited",
+    "revoked",
+    "share_revoked",
+    "publish_refused",
+    "publish_timeout",
+    "stalled",
+    "unfinished",
+    "panicked",
 ];
 
 /// The counter of a kind of ending. Reason codes have counters of their own, [`Reasons`].
@@ -112,6 +121,15 @@ pub const fn close_index(cause: CloseCause) -> usize {
         CloseCause::Refused(_) => 6,
         CloseCause::Administrative => 7,
         CloseCause::ServerStops => 8,
+        CloseCause::LoginTimeout => 9,
+        CloseCause::LoginWaited => 10,
+        CloseCause::Revoked(_) => 11,
+        CloseCause::ShareRevoked => 12,
+        CloseCause::PublishRefused(_) => 13,
+        CloseCause::PublishTimeout => 14,
+        CloseCause::Stalled => 15,
+        CloseCause::Unfinished => 16,
+        CloseCause::Panicked => 17,
     }
 }
 
@@ -134,16 +152,29 @@ impl Reasons {
     /// Counts an ending that has a reason code.
     pub fn count(&mut self, cause: CloseCause) {
         let code = match cause {
-            CloseCause::Fault(code) | CloseCause::Refused(code) => code,
+            CloseCause::Fault(_)
+            | CloseCause::Refused(_)
+            | CloseCause::Revoked(_)
+            | CloseCause::ShareRevoked
+            | CloseCause::PublishRefused(_)
+            | CloseCause::PublishTimeout
+            | CloseCause::Unfinished => cause.reason_code(),
+            // Each has one reason at most, and a counter of its own.
             CloseCause::Disconnect
             | CloseCause::Lost
             | CloseCause::KeepAlive
             | CloseCause::ConnectTimeout
+            | CloseCause::LoginTimeout
+            | CloseCause::LoginWaited
             | CloseCause::TakenOver
+            | CloseCause::Stalled
+            | CloseCause::Panicked
             | CloseCause::Administrative
-            | CloseCause::ServerStops => return,
+            | CloseCause::ServerStops => None,
         };
-        let place = code.checked_sub(REASON_FIRST).map(usize::from);
+        let place = code
+            .and_then(|code| code.checked_sub(REASON_FIRST))
+            .map(usize::from);
         if let Some(counter) = place.and_then(|place| self.0.get_mut(place)) {
             *counter += 1;
         }

@@ -42,14 +42,54 @@ pub enum CloseCause {
     KeepAlive,
     /// No CONNECT in time.
     ConnectTimeout,
+    /// The client did not answer in time what its login asked.
+    LoginTimeout,
+    /// Its proof could not be looked at in time.
+    LoginWaited,
     /// Another connection has the client id.
     TakenOver,
     /// The connection was refused: the number of its reason on the wire.
     Refused(u8),
+    /// What it had proved does not hold any more, or allows less: the number of the reason on the wire.
+    Revoked(u8),
+    /// A shared subscription of its session is not allowed any more.
+    ShareRevoked,
+    /// A publish was refused to a client whose version cannot say so (M49): the number of the reason that 5.0 has for it.
+    PublishRefused(u8),
+    /// A publish was not settled in time (M11).
+    PublishTimeout,
+    /// Memory was short, and it did not read what it was sent.
+    Stalled,
+    /// Memory was short, and it did not end a large packet that it had begun.
+    Unfinished,
+    /// Its front has panicked (M50).
+    Panicked,
     /// By an operator.
     Administrative,
     /// The server stops.
     ServerStops,
+}
+
+impl CloseCause {
+    /// The reason code that the client was told, or would have been by 5.0 and on a socket that takes it.
+    #[must_use]
+    pub const fn reason_code(self) -> Option<u8> {
+        match self {
+            Self::Disconnect | Self::Lost | Self::ConnectTimeout => None,
+            Self::Fault(code)
+            | Self::Refused(code)
+            | Self::Revoked(code)
+            | Self::PublishRefused(code) => Some(code),
+            Self::Panicked => Some(0x80),
+            Self::LoginTimeout | Self::ShareRevoked => Some(0x87),
+            Self::LoginWaited | Self::PublishTimeout => Some(0x89),
+            Self::ServerStops => Some(0x8B),
+            Self::KeepAlive => Some(0x8D),
+            Self::TakenOver => Some(0x8E),
+            Self::Stalled | Self::Unfinished => Some(0x97),
+            Self::Administrative => Some(0x98),
+        }
+    }
 }
 
 /// Why a message did not reach a receiver.

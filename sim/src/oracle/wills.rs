@@ -147,8 +147,17 @@ impl Oracle {
             | CloseCause::Fault(_)
             | CloseCause::KeepAlive
             | CloseCause::ConnectTimeout
+            | CloseCause::LoginTimeout
+            | CloseCause::LoginWaited
             | CloseCause::TakenOver
             | CloseCause::Refused(_)
+            | CloseCause::Revoked(_)
+            | CloseCause::ShareRevoked
+            | CloseCause::PublishRefused(_)
+            | CloseCause::PublishTimeout
+            | CloseCause::Stalled
+            | CloseCause::Unfinished
+            | CloseCause::Panicked
             | CloseCause::Administrative
             | CloseCause::ServerStops => due,
         };

@@ -46,7 +46,11 @@ pub const fn cause_words(cause: CloseCause) -> &'static str {
         CloseCause::Lost => "the socket was closed without a word: network, or the client has died",
         CloseCause::Fault(_) => "the client broke a rule of the protocol",
         CloseCause::KeepAlive => "nothing was heard of the client for 1.5 times its keep-alive",
-        CloseCause::ConnectTimeout => "no CONNECT came in time, or the login took too long",
+        CloseCause::ConnectTimeout => "no CONNECT came in time",
+        CloseCause::LoginTimeout => "the client did not answer its login in time",
+        CloseCause::LoginWaited => {
+            "the login waited for too long: too many came at once, of its address or of all"
+        }
         CloseCause::TakenOver => "another connection came with the same client id",
         CloseCause::Refused(0x86) => {
             "the server refused the client: user name, password or token were wrong"
@@ -62,7 +66,30 @@ pub const fn cause_words(cause: CloseCause) -> &'static str {
         CloseCause::Refused(0x9F) => {
             "the server refused the client: too many logins from its address have failed"
         }
+        CloseCause::Refused(0x88) => {
+            "the server refused the client: it could not serve its session"
+        }
+        CloseCause::Refused(0x97) => {
+            "the server refused the client: its user has as many connections or sessions as it may, or there is no room for its session or will"
+        }
         CloseCause::Refused(_) => "the server refused the client",
+        CloseCause::Revoked(0xA0) => "the token of the client has ended",
+        CloseCause::Revoked(_) => "the right of the client to be here was revoked",
+        CloseCause::ShareRevoked => {
+            "a shared subscription of the client is not allowed any more: its rights have changed"
+        }
+        CloseCause::PublishRefused(0x87) => {
+            "the client published where it may not, which its version of MQTT can be told by the end of the connection alone"
+        }
+        CloseCause::PublishRefused(_) => {
+            "a publish of the client was refused: too large, over a limit, or no room; its version of MQTT can be told by the end of the connection alone"
+        }
+        CloseCause::PublishTimeout => "a publish of the client could not be stored in time",
+        CloseCause::Stalled => "memory was short, and the client did not read what it was sent",
+        CloseCause::Unfinished => {
+            "memory was short, and the client did not end a large packet that it had begun"
+        }
+        CloseCause::Panicked => "the server made a fault of its own; its log says more",
         CloseCause::Administrative => "an operator closed the connection",
         CloseCause::ServerStops => "the server was stopped",
     }

@@ -166,12 +166,23 @@ impl Connection {
     /// seen that. One that said good-bye, or a server that stops, need not wait.
     pub(crate) fn finish(&mut self, cause: CloseCause) {
         let waits = match cause {
-            CloseCause::Disconnect | CloseCause::Lost | CloseCause::ServerStops => false,
+            CloseCause::Disconnect
+            | CloseCause::Lost
+            | CloseCause::Stalled
+            | CloseCause::Panicked
+            | CloseCause::ServerStops => false,
             CloseCause::Fault(_)
             | CloseCause::KeepAlive
             | CloseCause::ConnectTimeout
+            | CloseCause::LoginTimeout
+            | CloseCause::LoginWaited
             | CloseCause::TakenOver
             | CloseCause::Refused(_)
+            | CloseCause::Revoked(_)
+            | CloseCause::ShareRevoked
+            | CloseCause::PublishRefused(_)
+            | CloseCause::PublishTimeout
+            | CloseCause::Unfinished
             | CloseCause::Administrative => true,
         };
         self.life = if waits && self.transport.shutdown().is_ok() {

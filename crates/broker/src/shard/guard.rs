@@ -77,7 +77,8 @@ impl Shard {
         connection.front.output().clear();
         let now = self.hub.now;
         let mut fx = FrontFx::new(self, id, connection);
-        connection.front.handle_lost(now, &mut fx);
+        let cause = CloseCause::Panicked;
+        connection.front.handle_given_up(now, cause, &mut fx);
         fx.finish(connection)
     }
 }

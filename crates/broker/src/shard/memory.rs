@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use courser_contract::{CloseReason, FrontId, Tick, ToFront};
+use courser_contract::{CloseCause, CloseReason, FrontId, Tick, ToFront};
 use courser_engine::MemoryRoom;
 use courser_memory::{held, snapshot};
 
@@ -136,7 +136,7 @@ impl Shard {
                 Burden::Stalled => self.drop_stalled(id),
                 Burden::Unfinished => {
                     self.hub.counters.closed_for_memory += 1;
-                    let closed = ToFront::Closed(CloseReason::QuotaExceeded);
+                    let closed = ToFront::Closed(CloseReason::Unfinished);
                     self.with_front(id, |front, now, fx| front.handle_message(now, closed, fx));
                 }
             }
@@ -147,7 +147,7 @@ impl Shard {
     fn drop_stalled(&mut self, id: FrontId) {
         if let Some(mut connection) = self.fronts.take(id) {
             self.hub.counters.closed_for_memory += 1;
-            let close = self.lose(id, &mut connection);
+            let close = self.give_up(id, &mut connection, CloseCause::Stalled);
             self.put_back(id, connection, close);
         }
     }

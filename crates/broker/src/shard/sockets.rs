@@ -272,15 +272,25 @@ impl Shard {
 
     /// The socket is at its end.
     pub(super) fn lose(&mut self, id: FrontId, connection: &mut Connection) -> Option<CloseCause> {
+        self.give_up(id, connection, CloseCause::Lost)
+    }
+
+    /// Nothing more is read from the socket or written to it.
+    pub(super) fn give_up(
+        &mut self,
+        id: FrontId,
+        connection: &mut Connection,
+        cause: CloseCause,
+    ) -> Option<CloseCause> {
         connection.life = Life::Lost;
         connection.rest = None;
         connection.unparsed = false;
         connection.front.output().clear();
         let now = self.hub.now;
-        let lost = |connection: &mut Connection, fx: &mut FrontFx<'_>| {
-            connection.front.handle_lost(now, fx);
+        let given_up = |connection: &mut Connection, fx: &mut FrontFx<'_>| {
+            connection.front.handle_given_up(now, cause, fx);
         };
-        self.call_front(id, connection, lost).1
+        self.call_front(id, connection, given_up).1
     }
 
     /// Reads away what a closed connection still sends, one read a look like those that are open; at its end it is gone.

@@ -108,8 +108,8 @@ pub enum ToFront {
 pub enum CloseReason {
     /// By an operator.
     Administrative,
-    /// A limit of the session was broken.
-    QuotaExceeded,
+    /// Memory is short, and the client does not end a large packet that it has begun.
+    Unfinished,
     /// The server stops.
     ServerStops,
 }

@@ -6,7 +6,7 @@ use courser_contract::{
 };
 
 use super::auth::ReAuthentication;
-use super::close::End;
+use super::close::{End, cause_of};
 use super::connect::Step;
 use super::{Claim, Front, Phase, Redirect};
 use crate::codec::ReasonCode;
@@ -25,11 +25,9 @@ impl Front {
             ToFront::TakenOver => {
                 self.refuse((ReasonCode::ServerBusy, ""), CloseCause::TakenOver, fx);
             }
-            ToFront::Closed(_) => self.refuse(
-                (ReasonCode::ServerUnavailable, ""),
-                CloseCause::Administrative,
-                fx,
-            ),
+            ToFront::Closed(reason) => {
+                self.refuse((ReasonCode::ServerUnavailable, ""), cause_of(reason), fx);
+            }
             // Its groups may have heard of the connection sooner.
             ToFront::Release { .. }
             | ToFront::Name { .. }
@@ -162,7 +160,7 @@ impl Front {
         match connecting.step {
             Step::ClientAnswers => {
                 let why = (ReasonCode::NotAuthorized, "the login took too long");
-                self.refuse(why, CloseCause::ConnectTimeout, fx);
+                self.refuse(why, CloseCause::LoginTimeout, fx);
             }
             // The client has done its part: it may come again.
             Step::Verdict => {
@@ -170,7 +168,7 @@ impl Front {
                     ReasonCode::ServerBusy,
                     "the login had to wait for too long; try again later",
                 );
-                self.refuse(why, CloseCause::ConnectTimeout, fx);
+                self.refuse(why, CloseCause::LoginWaited, fx);
             }
             Step::Claiming | Step::Opening(_) => {
                 let reason = ReasonCode::ServerUnavailable;

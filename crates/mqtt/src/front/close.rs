@@ -77,6 +77,15 @@ impl End {
     }
 }
 
+/// Why a connection ends that somebody else than its client closes.
+pub(super) const fn cause_of(reason: CloseReason) -> CloseCause {
+    match reason {
+        CloseReason::Administrative => CloseCause::Administrative,
+        CloseReason::Unfinished => CloseCause::Unfinished,
+        CloseReason::ServerStops => CloseCause::ServerStops,
+    }
+}
+
 impl Front {
     /// The client broke a rule: v3 [MQTT-4.8.0-1], v5 [MQTT-4.13.1-1].
     #[cold]
@@ -225,34 +234,28 @@ impl Front {
     }
 
     pub(super) fn close_for(&mut self, reason: CloseReason, fx: &mut impl FrontEffects) {
-        let (code, end) = match reason {
-            CloseReason::Administrative => (
-                ReasonCode::AdministrativeAction,
-                End::new(DetachCause::Lost, CloseCause::Administrative),
-            ),
-            CloseReason::QuotaExceeded => (
-                ReasonCode::QuotaExceeded,
-                End::new(
-                    DetachCause::Lost,
-                    CloseCause::Refused(ReasonCode::QuotaExceeded.byte()),
-                ),
-            ),
-            CloseReason::ServerStops => (
-                ReasonCode::ServerShuttingDown,
-                End::new(DetachCause::ServerStops, CloseCause::ServerStops),
-            ),
+        let (code, detach) = match reason {
+            CloseReason::Administrative => (ReasonCode::AdministrativeAction, DetachCause::Lost),
+            CloseReason::Unfinished => (ReasonCode::QuotaExceeded, DetachCause::Lost),
+            CloseReason::ServerStops => (ReasonCode::ServerShuttingDown, DetachCause::ServerStops),
         };
-        self.disconnect((code, ""), end, fx);
+        self.disconnect((code, ""), End::new(detach, cause_of(reason)), fx);
     }
 
     /// The socket is gone. The front lives on until it calls [`FrontEffects::close`], which may be at once.
     pub fn handle_lost(&mut self, now: Now, fx: &mut impl FrontEffects) {
+        self.handle_given_up(now, CloseCause::Lost, fx);
+    }
+
+    /// The same where the shell has given the socket up, and knows why.
+    pub fn handle_given_up(&mut self, now: Now, cause: CloseCause, fx: &mut impl FrontEffects) {
         let _ = now;
         self.output.clear();
+        let end = End::new(DetachCause::Lost, cause);
         match self.phase {
-            Phase::AwaitConnect => self.close_unattached(CloseCause::Lost, fx),
-            Phase::Connecting(_) => self.doom(End::new(DetachCause::Lost, CloseCause::Lost), fx),
-            Phase::Attached => self.end(End::new(DetachCause::Lost, CloseCause::Lost), fx),
+            Phase::AwaitConnect => self.close_unattached(cause, fx),
+            Phase::Connecting(_) => self.doom(end, fx),
+            Phase::Attached => self.end(end, fx),
             Phase::Closed => {}
         }
     }
@@ -285,7 +288,7 @@ impl Front {
             ),
             Revocation::Expires => (ReasonCode::MaximumConnectTime, "the token has ended"),
         };
-        let cause = CloseCause::Refused(reason.byte());
+        let cause = CloseCause::Revoked(reason.byte());
         match self.phase {
             Phase::AwaitConnect => self.close_unattached(cause, fx),
             // CONNACK has no reason of its own for an end.

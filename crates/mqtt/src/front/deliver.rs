@@ -8,13 +8,13 @@
 use std::collections::VecDeque;
 
 use courser_contract::{
-    Asked, DeliverTo, Delivery, Dropped, FrontEffects, Now, OutcomeKind, Permission, QoS, Record,
-    Source, Tick, ToHome,
+    Asked, CloseCause, DeliverTo, Delivery, DetachCause, Dropped, FrontEffects, Now, OutcomeKind,
+    Permission, QoS, Record, Source, Tick, ToHome,
 };
 
 use super::acks::Outcomes;
 use super::alias::AliasesOut;
-use super::close::Fault;
+use super::close::End;
 use super::groups::Groups;
 use super::output::Output;
 use super::prepared::{AliasUse, Prepared, Sizes, Variant};
@@ -119,12 +119,6 @@ impl Outbound {
         self.window.check();
     }
 }
-
-/// A member of a group that may not have what the group gives it.
-const NOT_SHARED: Fault = Fault {
-    reason: ReasonCode::NotAuthorized,
-    text: "a shared subscription of this session is not allowed any more",
-};
 
 impl Front {
     /// A delivery for this front.
@@ -296,7 +290,7 @@ impl Front {
                 self.end_given(to);
                 self.outcome(place, OutcomeKind::Skipped, fx);
             }
-            Source::Group(_) => self.fail(NOT_SHARED, fx),
+            Source::Group(_) => self.close_unshared(fx),
         }
     }
 
@@ -305,8 +299,16 @@ impl Front {
     fn refuse_unstored(&mut self, to: &DeliverTo, fx: &mut impl FrontEffects) {
         fx.dropped(Dropped::Denied, 1);
         if to.flags.shared {
-            self.fail(NOT_SHARED, fx);
+            self.close_unshared(fx);
         }
+    }
+
+    /// A member of a group that may not have what the group gives it.
+    #[cold]
+    fn close_unshared(&mut self, fx: &mut impl FrontEffects) {
+        let text = "a shared subscription of this session is not allowed any more";
+        let end = End::new(DetachCause::Lost, CloseCause::ShareRevoked);
+        self.disconnect((ReasonCode::NotAuthorized, text), end, fx);
     }
 
     /// A delivery with a packet id will not be sent: the id is free when the group knows.

@@ -146,9 +146,11 @@ impl Front {
             return;
         }
         let refused = self.inbound.as_ref().and_then(|inbound| inbound.refused);
-        let reason = refused.map_or(ReasonCode::ServerBusy, |refused| refused.reason);
-        let end = End::new(DetachCause::Lost, CloseCause::Refused(reason.byte()));
-        self.disconnect((reason, ""), end, fx);
+        let (reason, cause) = match refused {
+            Some(Refused { reason, .. }) => (reason, CloseCause::PublishRefused(reason.byte())),
+            None => (ReasonCode::ServerBusy, CloseCause::PublishTimeout),
+        };
+        self.disconnect((reason, ""), End::new(DetachCause::Lost, cause), fx);
     }
 
     pub(super) fn publish_deadline(&self) -> Option<Tick> {

@@ -1,7 +1,10 @@
 //! What is kept, and in what order it goes.
 
+use std::collections::HashSet;
+
 use super::refused::FORGET_MS;
 use super::*;
+use crate::metrics::{CLOSES, close_index};
 
 fn event(at: u64, client_id: &str, what: Happened) -> PastEvent {
     PastEvent {
@@ -184,4 +187,85 @@ fn a_new_client_takes_the_place_of_no_other_one() {
         let kept = CLIENTS_MAX.min(at as usize + 1);
         assert_eq!(history.clients.len(), kept);
     }
+}
+
+/// Whatever ends a connection has words and a counter of its own, and what the broker decides is not put down to the client or the network.
+#[test]
+fn each_end_of_a_connection_is_told_from_the_others() {
+    let ends = [
+        (CloseCause::Disconnect, "the client said", "disconnect"),
+        (CloseCause::Lost, "the socket was closed", "lost"),
+        (CloseCause::Fault(0x82), "the client broke a rule", "fault"),
+        (CloseCause::KeepAlive, "nothing was heard", "keep_alive"),
+        (CloseCause::ConnectTimeout, "no CONNECT", "connect_timeout"),
+        (
+            CloseCause::LoginTimeout,
+            "the client did not answer",
+            "login_timeout",
+        ),
+        (CloseCause::LoginWaited, "the login waited", "login_waited"),
+        (CloseCause::TakenOver, "another connection", "taken_over"),
+        (CloseCause::Refused(0x85), "the server refused", "refused"),
+        (
+            CloseCause::Revoked(0x87),
+            "the right of the client",
+            "revoked",
+        ),
+        (
+            CloseCause::Revoked(0xA0),
+            "the token of the client has ended",
+            "revoked",
+        ),
+        (
+            CloseCause::ShareRevoked,
+            "a shared subscription",
+            "share_revoked",
+        ),
+        (
+            CloseCause::PublishRefused(0x87),
+            "the client published where it may not",
+            "publish_refused",
+        ),
+        (
+            CloseCause::PublishRefused(0x97),
+            "a publish of the client was refused",
+            "publish_refused",
+        ),
+        (
+            CloseCause::PublishTimeout,
+            "a publish of the client could not be stored",
+            "publish_timeout",
+        ),
+        (
+            CloseCause::Stalled,
+            "memory was short, and the client did not read",
+            "stalled",
+        ),
+        (
+            CloseCause::Unfinished,
+            "memory was short, and the client did not end",
+            "unfinished",
+        ),
+        (CloseCause::Panicked, "the server made a fault", "panicked"),
+        (
+            CloseCause::Administrative,
+            "an operator closed",
+            "administrative",
+        ),
+        (
+            CloseCause::ServerStops,
+            "the server was stopped",
+            "server_stops",
+        ),
+    ];
+    for (cause, begins, counter) in ends {
+        let words = cause_words(cause);
+        assert!(words.starts_with(begins), "{cause:?}: {words}");
+        assert_eq!(CLOSES[close_index(cause)], counter, "{cause:?}");
+    }
+    let distinct = |all: &mut dyn Iterator<Item = &'static str>| all.collect::<HashSet<_>>().len();
+    let words = &mut ends.iter().map(|(cause, ..)| cause_words(*cause));
+    assert_eq!(distinct(words), ends.len());
+    let counters = &mut ends.iter().map(|(.., counter)| *counter);
+    assert_eq!(distinct(counters), CLOSES.len(), "all of them are here");
 }

@@ -5,10 +5,14 @@ use std::time::{Duration, Instant};
 use crate::shard::support::{Client, broker, broker_on, publish};
 use crate::{Accepted, Fault, StopError, Summary, Verb, examine, repair};
 
-fn panics(summary: &Summary) -> u64 {
+fn counted(summary: &Summary, what: &str) -> u64 {
     let counters = summary.counters();
-    let found = counters.iter().find(|(name, _)| name == "fronts_panicked");
+    let found = counters.iter().find(|(name, _)| name == what);
     found.map_or(0, |(_, count)| *count)
+}
+
+fn panics(summary: &Summary) -> u64 {
+    counted(summary, "fronts_panicked")
 }
 
 #[test]
@@ -34,7 +38,9 @@ fn m50_a_panic_in_a_front_ends_its_connection_only() {
     for client in &mut others {
         assert_eq!(client.receive_publish().1, b"sound");
     }
-    assert_eq!(panics(&broker.stop().expect("no shard failed")), 2);
+    let summary = broker.stop().expect("no shard failed");
+    assert_eq!(panics(&summary), 2);
+    assert_eq!(counted(&summary, "closed_panicked"), 2);
 }
 
 #[test]

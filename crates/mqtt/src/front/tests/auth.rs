@@ -204,7 +204,7 @@ fn an_exchange_that_takes_too_long_is_refused() {
     client.hears();
     client.passes(5_000);
     assert_eq!(client.hears(), ["CONNACK 0x87"]);
-    assert_eq!(client.effects(), ["close ConnectTimeout"]);
+    assert_eq!(client.effects(), ["close LoginTimeout"]);
 }
 
 /// It has done nothing wrong, and "not authorized" makes clients give up.
@@ -213,7 +213,7 @@ fn i10_who_waits_for_the_verdict_for_too_long_may_come_again() {
     let mut client = login("SUM", b"later");
     client.passes(5_000);
     assert_eq!(client.hears(), ["CONNACK 0x89"]);
-    assert_eq!(client.effects(), ["close ConnectTimeout"]);
+    assert_eq!(client.effects(), ["close LoginWaited"]);
 }
 
 #[test]

@@ -104,10 +104,10 @@ fn ends_by_the_server_have_their_reason() {
             "Administrative",
         ),
         (
-            ToFront::Closed(CloseReason::QuotaExceeded),
+            ToFront::Closed(CloseReason::Unfinished),
             0x97,
             "Lost",
-            "Refused(151)",
+            "Unfinished",
         ),
         (
             ToFront::Closed(CloseReason::ServerStops),

@@ -115,7 +115,7 @@ fn m28_a_value_of_the_broker_is_refused_to_a_kept_session() {
     assert!(client.hears().is_empty());
     assert_eq!(
         client.effects().last().map(String::as_str),
-        Some("close Refused(135)")
+        Some("close PublishRefused(135)")
     );
 }
 

@@ -39,7 +39,7 @@ fn from_the_first_refusal_on_a_v3_client_gets_nothing_acknowledged() {
         [
             "volatile: detach Lost expiry=None epoch=7",
             "3: unclaim c epoch=7",
-            "close Refused(151)"
+            "close PublishRefused(151)"
         ]
     );
 }
@@ -61,7 +61,7 @@ fn a_publish_without_an_answer_ends_the_connection_after_10_seconds() {
         assert_eq!(client.hears(), ["PUBACK 1"]);
         client.passes(1);
         assert_eq!(client.hears(), heard);
-        assert_eq!(client.effects().last().unwrap(), "close Refused(137)");
+        assert_eq!(client.effects().last().unwrap(), "close PublishTimeout");
     }
 }
 
@@ -82,7 +82,10 @@ fn a_refused_qos_2_publish_of_a_durable_v3_session_closes_after_10_seconds() {
     client.passes(1);
     assert_eq!(
         client.effects(),
-        ["3: detach Lost expiry=None epoch=2", "close Refused(151)"]
+        [
+            "3: detach Lost expiry=None epoch=2",
+            "close PublishRefused(151)"
+        ]
     );
 }
 
@@ -97,7 +100,10 @@ fn a_publish_that_is_not_allowed_is_never_acknowledged_as_if_it_were() {
     client.publishes("t", 1, 1);
     client.passes(0);
     assert!(client.receives().is_empty());
-    assert_eq!(client.effects().last().unwrap(), "close Refused(135)");
+    assert_eq!(
+        client.effects().last().unwrap(),
+        "close PublishRefused(135)"
+    );
 }
 
 #[test]
@@ -155,7 +161,10 @@ fn a_v3_client_that_has_too_much_retained_is_closed_at_once() {
     client.says(&Packet::Publish(packet));
     client.passes(0);
     assert!(client.receives().is_empty());
-    assert_eq!(client.effects().last().unwrap(), "close Refused(151)");
+    assert_eq!(
+        client.effects().last().unwrap(),
+        "close PublishRefused(151)"
+    );
 }
 
 #[test]

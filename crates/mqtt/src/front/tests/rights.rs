@@ -40,7 +40,7 @@ fn a_publish_without_the_right_is_refused_and_never_handed_over() {
             assert_eq!(effects[0], "dropped Denied 1");
             assert_eq!(
                 effects.last().map(String::as_str),
-                Some("close Refused(135)")
+                Some("close PublishRefused(135)")
             );
             assert!(
                 !effects.iter().any(|line| line.contains("publish")),
@@ -158,7 +158,10 @@ fn a_member_without_the_right_leaves_its_group_the_message() {
         !effects.iter().any(|line| line.contains("Skipped")),
         "{effects:?}"
     );
-    assert_eq!(effects.last().map(String::as_str), Some("close Fault(135)"));
+    assert_eq!(
+        effects.last().map(String::as_str),
+        Some("close ShareRevoked")
+    );
 }
 
 /// I11: with QoS 0 as with the others, or the group would go on giving it what it may not have, and each would be lost.
@@ -174,7 +177,10 @@ fn i11_a_member_without_the_right_leaves_its_group_at_qos_0_too() {
         client.gets(view("no", QoS::AtMostOnce, b"2"), &to);
         let effects = client.effects();
         assert_eq!(effects[0], "dropped Denied 1");
-        assert_eq!(effects.last().map(String::as_str), Some("close Fault(135)"));
+        assert_eq!(
+            effects.last().map(String::as_str),
+            Some("close ShareRevoked")
+        );
         let heard = client.hears();
         match version {
             V5 => assert!(heard[0].starts_with("DISCONNECT 0x87"), "{heard:?}"),
@@ -220,7 +226,7 @@ fn a_removed_user_loses_its_connection_and_its_session() {
             client
                 .front
                 .handle_revoked(client.now, how, &mut client.shell);
-            let close = format!("close Refused({reason})");
+            let close = format!("close Revoked({reason})");
             assert_eq!(client.effects(), [detach, &*close]);
             let lines = client.hears();
             assert_eq!(lines.len(), heard);
