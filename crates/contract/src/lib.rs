@@ -36,9 +36,9 @@ pub use ids::{
 pub use message::{
     Append, AppendKey, Attach, AttachStage, Attached, CloseReason, ConnectRefusal, DeliverFlags,
     DeliverTo, Delivery, GroupName, GroupRef, HomeRef, Inheritance, Join, JoinResult, LeaveCause,
-    OutcomeKind, PassedOn, PublishedQos2, PubrecCan, Refusal, RequestPart, RetainedFound,
-    RetainedScan, ScanRef, SessionLimits, Settled, Source, Tell, ToFront, ToHome, ToPartition,
-    VolatilePart,
+    MemberConnection, OutcomeKind, PassedOn, PublishedQos2, PubrecCan, Refusal, RequestPart,
+    RetainedFound, RetainedScan, ScanRef, SessionLimits, Settled, Source, Tell, ToFront, ToHome,
+    ToPartition, Uptake, VolatilePart,
 };
 pub use needs::{Need, Needs, NeedsScan};
 pub use owner::{

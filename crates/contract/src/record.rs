@@ -126,6 +126,8 @@ const PADDING_SHIFT: u32 = 5;
 pub const RECORD_VERSION: u8 = 2;
 /// Version of the layout without one.
 const PLAIN_VERSION: u8 = 1;
+/// Fixed header with its length 5, length of the topic 2, packet id 2, length of the properties 4, expiry 5, alias 3, one identifier 5.
+const DELIVERY_HEAD_BYTES_MAX: usize = 26;
 /// Bytes that say how long an author is.
 const AUTHOR_LEN_BYTES: usize = 4;
 
@@ -145,6 +147,14 @@ impl RecordView<'_> {
     pub const fn encoded_len(&self) -> usize {
         let parts = self.topic.len() + self.properties.len() + self.payload.len();
         (self.header_len() + parts).next_multiple_of(8)
+    }
+
+    /// No delivery of it has more bytes on a connection, whatever is told beside what it says: heads of the packet, lengths, packet id, and the
+    /// properties that a delivery adds (expiry, alias, one identifier).
+    #[must_use]
+    #[inline]
+    pub const fn delivery_bytes_most(&self) -> usize {
+        self.topic.len() + self.properties.len() + self.payload.len() + DELIVERY_HEAD_BYTES_MAX
     }
 
     const fn header_len(&self) -> usize {

@@ -13,9 +13,9 @@ use std::{
 
 use compact_str::CompactString;
 use courser_contract::{
-    ClientHash, DeliverTo, Epoch, FrontId, GroupRef, HomeRef, IndexToken, Join, Now, PartitionId,
-    RequestPart, RetainedScan, SessionLimits, SessionUid, SubscribeResult, Term, ToPartition,
-    WallMs,
+    ClientHash, DeliverTo, Epoch, FrontId, GroupRef, HomeRef, IndexToken, Join, MemberConnection,
+    Now, PartitionId, RequestPart, RetainedScan, SessionLimits, SessionUid, SubscribeResult, Term,
+    ToPartition, WallMs,
 };
 use hashbrown::{HashMap, HashSet};
 
@@ -114,7 +114,7 @@ pub(crate) enum After {
     GroupOwed {
         group: u64,
         member: HomeRef,
-        front: (FrontId, u16),
+        front: MemberConnection,
     },
     /// What is known of a message of a group is committed.
     GroupFact(u64, Fact),
@@ -149,6 +149,7 @@ pub(crate) struct Attaching {
     /// Below it everything counts as sent before.
     pub(crate) sent_before: u64,
     pub(crate) limits: SessionLimits,
+    pub(crate) delivery_bytes_max: u32,
 }
 
 /// A SUBSCRIBE on its way.

@@ -227,6 +227,11 @@ impl Partition {
                 let what = Wanted::Subscribe(subscriptions);
                 self.request(session, Request { epoch, part, what }, fx);
             }
+            ToHome::Uptake {
+                session,
+                epoch,
+                uptake,
+            } => self.uptake((session, epoch), uptake, fx),
             ToHome::Unsubscribe {
                 session,
                 epoch,

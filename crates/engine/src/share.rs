@@ -12,8 +12,9 @@ mod parts;
 pub(crate) use self::parts::{Leaver, Parts};
 
 use courser_contract::{
-    FrontId, GroupRef, HomeRef, Join, JoinResult, LeaveCause, PartitionEffects, PartitionId,
-    Refusal, SessionUid, SubscribeResult, ToFront, ToPartition,
+    Epoch, FrontId, GroupRef, HomeRef, Join, JoinResult, LeaveCause, MemberConnection,
+    PartitionEffects, PartitionId, Refusal, SessionUid, SubscribeResult, ToFront, ToPartition,
+    Uptake,
 };
 
 use crate::{
@@ -202,6 +203,29 @@ impl Partition {
         }
     }
 
+    /// The client of a session reads slower or faster than it did: the groups that give it messages hear of it.
+    pub(crate) fn uptake(
+        &mut self,
+        (uid, epoch): (SessionUid, Epoch),
+        uptake: Uptake,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let member = self.home_ref(uid);
+        let session = self.state.sessions.get_mut(uid.0);
+        let Some(session) = session.filter(|session| session.epoch == epoch) else {
+            return;
+        };
+        let Some(live) = &mut session.lead.live else {
+            return;
+        };
+        live.uptake = uptake;
+        let front = session.member_front();
+        let shares = session.subscriptions.iter();
+        for group in shares.filter_map(|s| s.share.as_ref()?.group) {
+            tell_group(group, member, front, fx);
+        }
+    }
+
     /// Says again that a session has left, to one group or to all that may have something of it.
     fn leave_again(&self, uid: SessionUid, only: Option<GroupRef>, fx: &mut impl PartitionEffects) {
         let left = self.state.leaves_of(uid);
@@ -306,7 +330,7 @@ impl Partition {
 
     fn front_of(&self, uid: SessionUid) -> Option<FrontId> {
         let front = self.state.sessions.get(uid.0)?.member_front();
-        front.map(|(front, _)| front)
+        front.map(|connection| connection.front)
     }
 
     /// The group that a session subscribes to, as far as it has answered.
@@ -351,8 +375,8 @@ impl Partition {
                 }
                 None => {
                     let name = group_name(&leaving.share, &leaving.filter);
-                    if let Some((front, _)) = front {
-                        fx.send_front(front, ToFront::NothingOwed { name });
+                    if let Some(connection) = front {
+                        fx.send_front(connection.front, ToFront::NothingOwed { name });
                     }
                     let haste = Haste::Lazy(self.lead.now.tick);
                     let fact = Rare::LeaveDone { request };
@@ -388,7 +412,7 @@ impl Partition {
 fn tell_group(
     group: GroupRef,
     member: HomeRef,
-    front: Option<(courser_contract::FrontId, u16)>,
+    front: Option<MemberConnection>,
     fx: &mut impl PartitionEffects,
 ) {
     let to: PartitionId = group.partition;

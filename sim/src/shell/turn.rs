@@ -66,6 +66,7 @@ fn group_line(partition: PartitionId, message: &ToHome) -> Option<String> {
         | ToHome::Subscribe { .. }
         | ToHome::Unsubscribe { .. }
         | ToHome::PageTaken { .. }
+        | ToHome::Uptake { .. }
         | ToHome::Outcome { .. }
         | ToHome::PublishQos2 { .. }
         | ToHome::Release { .. }

@@ -337,6 +337,7 @@ const fn filters(message: &ToHome) -> i64 {
         | ToHome::Unclaim { .. }
         | ToHome::Owned { .. }
         | ToHome::PageTaken { .. }
+        | ToHome::Uptake { .. }
         | ToHome::Outcome { .. }
         | ToHome::GroupOutcome { .. }
         | ToHome::Named { .. }

@@ -11,10 +11,10 @@ pub use publish::{Append, AppendKey, PublishedQos2, PubrecCan, Refusal, Settled}
 pub use to_front::{
     Attached, CloseReason, ConnectRefusal, DeliverFlags, DeliverTo, Delivery, Source, ToFront,
 };
-pub use to_home::{Attach, AttachStage, OutcomeKind, RequestPart, SessionLimits, ToHome};
+pub use to_home::{Attach, AttachStage, OutcomeKind, RequestPart, SessionLimits, ToHome, Uptake};
 pub use to_partition::{
-    GroupName, Inheritance, Join, JoinResult, LeaveCause, PassedOn, RetainedFound, RetainedScan,
-    ScanRef, Tell, ToPartition, VolatilePart,
+    GroupName, Inheritance, Join, JoinResult, LeaveCause, MemberConnection, PassedOn,
+    RetainedFound, RetainedScan, ScanRef, Tell, ToPartition, VolatilePart,
 };
 
 /// A session by the partition of its home.

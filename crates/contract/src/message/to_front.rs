@@ -157,7 +157,8 @@ pub struct Delivery<'a> {
 pub struct DeliverTo {
     /// The front.
     pub front: FrontId,
-    /// Which stream, and where in it; none for QoS 0.
+    /// Which stream, and where in it; none: it is stored for nobody. At QoS 0 only a shared group has one: the front says by it what became
+    /// of the message.
     pub source: Option<(Source, Seq)>,
     /// Packet id of a delivery of a shared group with QoS 2: the one that the front named, now or on an earlier connection
     /// (M31). None for all others.

@@ -85,6 +85,16 @@ pub enum ToHome {
         /// Attachment.
         epoch: Epoch,
     },
+    /// How fast the client reads, for the shared groups of its session: what is stored nowhere should go to other members meanwhile. Said
+    /// when it changes, and only of a connection that groups deliver to.
+    Uptake {
+        /// Session.
+        session: SessionUid,
+        /// Attachment.
+        epoch: Epoch,
+        /// How fast.
+        uptake: Uptake,
+    },
     /// What became of deliveries `first..=last` of the session's own stream.
     Outcome {
         /// Session.
@@ -177,6 +187,8 @@ pub struct Attach {
     pub expiry_seconds: u32,
     /// Most deliveries of QoS > 0 under way, at least 1.
     pub receive_maximum: u16,
+    /// A delivery of more bytes is not sent.
+    pub delivery_bytes_max: u32,
     /// Will of this connection.
     pub will: Option<Box<Will>>,
     /// The user that it has logged in as, to whom the session belongs from then on, and what else the shell wants to find with the session
@@ -223,6 +235,16 @@ impl Default for SessionLimits {
     }
 }
 
+/// How fast a client reads what it is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Uptake {
+    /// As fast as it is sent, as far as is known.
+    #[default]
+    Prompt,
+    /// Its output is half full: what is stored nowhere will soon be dropped.
+    Behind,
+}
+
 /// Which partition an [`Attach`] is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachStage {
@@ -235,7 +257,7 @@ pub enum AttachStage {
 /// What became of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutcomeKind {
-    /// Acknowledged for good: PUBACK or PUBCOMP.
+    /// Acknowledged for good: PUBACK or PUBCOMP. Of a shared group at QoS 0: in the output of the connection.
     Done,
     /// QoS 2: PUBREC; answered by [`ToFront::Release`] once committed (M32).
     Received,

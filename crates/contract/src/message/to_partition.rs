@@ -1,10 +1,10 @@
 //! What partitions tell each other: forwards, retained messages, shared groups.
 
 #[cfg(doc)]
-use crate::Append;
+use crate::{Append, ToHome};
 use crate::{
     AppendKey, Cut, FrontId, GroupRef, HomeRef, PartitionId, Record, Refusal, Seq, SessionUid,
-    Settled, SharedStrategy, SubscriptionOptions, Term, WallMs,
+    Settled, SharedStrategy, SubscriptionOptions, Term, Uptake, WallMs,
 };
 
 /// Between partitions.
@@ -98,14 +98,14 @@ pub enum ToPartition {
         /// The group, while something that was begun with the session is not finished: it must hear of its connections.
         owing: Option<GroupRef>,
     },
-    /// A member's connection came or went.
+    /// A member's connection came or went, or takes less or more than it did.
     MemberFront {
         /// The group.
         group: u64,
         /// The member.
         member: HomeRef,
-        /// Its front and how much it takes at once; none: it has no connection.
-        front: Option<(FrontId, u16)>,
+        /// Its connection; none: it has none.
+        front: Option<MemberConnection>,
     },
     /// To the volatile partition of the sender's shard: a session with a lifetime is about to join this group, which then is
     /// durable. Answered by [`ToPartition::Part`].
@@ -221,8 +221,8 @@ pub struct Join {
     pub filter: Box<str>,
     /// The session.
     pub member: HomeRef,
-    /// Its connection and how much it takes at once.
-    pub front: Option<(FrontId, u16)>,
+    /// Its connection.
+    pub front: Option<MemberConnection>,
     /// What it chose.
     pub options: SubscriptionOptions,
     /// Subscription identifier.
@@ -231,6 +231,19 @@ pub struct Join {
     pub strategy: SharedStrategy,
     /// Number of the asker for the answer.
     pub request: u64,
+}
+
+/// A connection of a member of a shared group, and what it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberConnection {
+    /// Its front.
+    pub front: FrontId,
+    /// Most stored messages under way.
+    pub window: u16,
+    /// As in [`Attach`](crate::Attach).
+    pub delivery_bytes_max: u32,
+    /// As [`ToHome::Uptake`] said last.
+    pub uptake: Uptake,
 }
 
 /// Why a session leaves a shared group.

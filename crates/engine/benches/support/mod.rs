@@ -225,6 +225,7 @@ impl Bench {
             clean_start: false,
             expiry_seconds,
             receive_maximum: 1_000,
+            delivery_bytes_max: u32::MAX,
             will: None,
             owner: None,
             limits: SessionLimits::NONE,

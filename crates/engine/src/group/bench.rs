@@ -4,13 +4,13 @@
 use std::{hint::black_box, time::Instant};
 
 use courser_contract::{
-    FrontId, HomeRef, OutcomeKind, PartitionId, QoS, Seq, SessionUid, ShardId, SharedStrategy,
-    SubscriptionOptions,
+    FrontId, HomeRef, MemberConnection, OutcomeKind, PartitionId, QoS, Seq, SessionUid, ShardId,
+    SharedStrategy, SubscriptionOptions, Uptake,
 };
 
 use super::{Dispatch, Group, Member, Message};
 
-const WINDOW: u32 = 64;
+const WINDOW: u16 = 64;
 
 fn group(strategy: SharedStrategy, members: u64) -> (Group, Dispatch) {
     let mut group = Group::new("share", "a/#", strategy);
@@ -35,7 +35,13 @@ fn group(strategy: SharedStrategy, members: u64) -> (Group, Dispatch) {
             slot: session as u32,
             generation: 0,
         };
-        dispatch.attached(home, front, WINDOW);
+        let connection = MemberConnection {
+            front,
+            window: WINDOW,
+            delivery_bytes_max: u32::MAX,
+            uptake: Uptake::Prompt,
+        };
+        dispatch.attached(home, connection);
     }
     (group, dispatch)
 }

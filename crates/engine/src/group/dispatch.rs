@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use courser_contract::{FrontId, HomeRef, OutcomeKind, QoS, Seq};
+use courser_contract::{FrontId, HomeRef, MemberConnection, OutcomeKind, QoS, Seq, Uptake};
 
 use super::seats::{Receiver, SeatId, Seats, Standing, Turn};
 use super::{Fact, Group, Leave, Member, Owed};
@@ -31,7 +31,7 @@ pub(crate) struct Assignment {
     pub(crate) seq: Seq,
     /// Who gets it.
     pub(crate) receiver: Receiver,
-    /// Lower of the message's and the granted one (v5 [MQTT-4.8.2-3]). At most once: it is not under way, and done at once.
+    /// Lower of the message's and the granted one (v5 [MQTT-4.8.2-3]). At most once: the front says when it has left.
     /// Exactly once: the front is asked for a packet id ([`Dispatch::named`]), it is sent after [`Fact::Assigned`] has
     /// committed (M31).
     pub(crate) qos: QoS,
@@ -56,7 +56,7 @@ enum Step {
     Begun,
 }
 
-/// Leader's memory of a group, see the module above. A message of QoS > 0 costs two operations of a ring and no allocation.
+/// Leader's memory of a group, see the module above. A message costs two operations of a ring and no allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct Dispatch {
     seats: Seats,
@@ -185,10 +185,17 @@ impl Dispatch {
         asked
     }
 
-    /// A member's connection came, with how much it takes at once. It is sent again what [`Group::owed_to`] says.
-    pub(crate) fn attached(&mut self, home: HomeRef, front: FrontId, window: u32) {
+    /// A member's connection came. It is sent again what [`Group::owed_to`] says. How fast it reads is said apart, also before.
+    pub(crate) fn attached(&mut self, home: HomeRef, connection: MemberConnection) {
         if let Some(seat) = self.seats.seat_of(home) {
-            self.seats.connect(seat, Some((front, window)));
+            self.seats.connect(seat, Some(connection));
+        }
+    }
+
+    /// How fast the client of a member reads.
+    pub(crate) fn reads(&mut self, home: HomeRef, uptake: Uptake) {
+        if let Some(seat) = self.seats.seat_of(home) {
+            self.seats.set_uptake(seat, uptake);
         }
     }
 
@@ -428,8 +435,7 @@ impl Dispatch {
         let qos = qos.min(receiver.member.options.qos);
         let attempt = 1 + self.attempts_of(group, seq);
         match qos {
-            QoS::AtMostOnce => self.forget(seq),
-            QoS::AtLeastOnce => self.begin(seq, (seat, qos), Step::Begun),
+            QoS::AtMostOnce | QoS::AtLeastOnce => self.begin(seq, (seat, qos), Step::Begun),
             QoS::ExactlyOnce => self.begin(seq, (seat, qos), Step::Asked),
         }
         Assignment {
@@ -440,10 +446,10 @@ impl Dispatch {
         }
     }
 
-    /// The receiver of a QoS 0 message, which is not stored and takes no room: a full window does not keep it out, a missing
-    /// connection does. None: it is dropped.
-    pub(crate) fn pick_unstored(&mut self, topic_hash: u64) -> Option<Receiver> {
-        let seat = self.seats.turn_unstored(topic_hash)?;
+    /// The receiver of a QoS 0 message of at most so many bytes, which is not stored and takes no room: a full window does not keep it out,
+    /// a missing connection does. None: it is dropped.
+    pub(crate) fn pick_unstored(&mut self, topic_hash: u64, bytes: usize) -> Option<Receiver> {
+        let seat = self.seats.turn_unstored(topic_hash, bytes)?;
         Some(self.receiver(seat))
     }
 

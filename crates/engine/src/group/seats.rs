@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use courser_contract::{FrontId, HomeRef, Seq, SharedStrategy};
+use courser_contract::{FrontId, HomeRef, MemberConnection, Seq, SharedStrategy, Uptake};
 use rapidhash::v3::rapidhash_v3;
 
 use super::Member;
@@ -26,10 +26,14 @@ pub(super) struct Seat {
     pub(super) member: Member,
     pub(super) standing: Standing,
     pub(super) front: Option<FrontId>,
-    /// Most messages of QoS > 0 under way.
+    /// Most stored messages under way.
     pub(super) window: u32,
-    /// Messages of QoS > 0 under way, or owed while there is no connection.
+    /// Stored messages under way, or owed while there is no connection.
     pub(super) outstanding: u32,
+    /// A delivery of more bytes is not sent.
+    pub(super) bytes_max: u32,
+    /// How fast its client reads.
+    pub(super) uptake: Uptake,
     /// Messages that are for this member only and wait for its window.
     pub(super) aside: BTreeSet<Seq>,
 }
@@ -142,6 +146,8 @@ pub(super) struct Seats {
     candidates: Bits,
     /// Those of them with room.
     ready: Bits,
+    /// Those of them that get what is stored nowhere: their clients read as fast as they are sent. A topic that has an owner stays with it.
+    open: Bits,
     cursor: SeatId,
     sticky: Option<SeatId>,
     /// Whose run of turns goes on, and how many of it are left.
@@ -161,6 +167,7 @@ impl Seats {
             levels: BTreeMap::new(),
             candidates: Bits::default(),
             ready: Bits::default(),
+            open: Bits::default(),
             cursor: 0,
             sticky: None,
             run: (0, 0),
@@ -208,6 +215,8 @@ impl Seats {
                     front: None,
                     window: 0,
                     outstanding: 0,
+                    bytes_max: u32::MAX,
+                    uptake: Uptake::Prompt,
                     aside: BTreeSet::new(),
                 });
             }
@@ -221,6 +230,7 @@ impl Seats {
             self.seats.push(None);
             self.candidates.grow(self.seats.len());
             self.ready.grow(self.seats.len());
+            self.open.grow(self.seats.len());
             SeatId::try_from(self.seats.len() - 1).expect("a group has fewer than 2^32 members")
         });
         self.by_home.insert(home, id);
@@ -232,6 +242,7 @@ impl Seats {
         let before = self.priority_present(seat);
         if self.candidates.contains(seat) {
             self.set_candidate(seat, false);
+            self.open.set(seat, false);
         }
         let Some(gone) = self.seats[seat as usize].take() else {
             return;
@@ -243,12 +254,19 @@ impl Seats {
     }
 
     /// A connection came, or went.
-    pub(super) fn connect(&mut self, seat: SeatId, front: Option<(FrontId, u32)>) {
+    pub(super) fn connect(&mut self, seat: SeatId, connection: Option<MemberConnection>) {
         let before = self.priority_present(seat);
         let place = self.get_mut(seat);
-        place.front = front.map(|(front, _)| front);
-        place.window = front.map_or(0, |(_, window)| window);
+        place.front = connection.map(|it| it.front);
+        place.window = connection.map_or(0, |it| u32::from(it.window));
+        place.bytes_max = connection.map_or(u32::MAX, |it| it.delivery_bytes_max);
         self.changed(seat, before);
+    }
+
+    /// How fast a member's client reads.
+    pub(super) fn set_uptake(&mut self, seat: SeatId, uptake: Uptake) {
+        self.get_mut(seat).uptake = uptake;
+        self.refresh(seat);
     }
 
     /// Counts messages under way.
@@ -317,16 +335,47 @@ impl Seats {
         Turn::Seat(seat)
     }
 
-    /// Whose turn it is for a message that takes no room: those with room first, then anyone with a connection.
-    pub(super) fn turn_unstored(&mut self, topic_hash: u64) -> Option<SeatId> {
-        match self.turn(topic_hash, 1) {
-            Turn::Seat(seat) | Turn::Busy(seat) => Some(seat),
+    /// Whose turn it is for a message that takes no room and has at most so many bytes: those with room first, then anyone with a
+    /// connection. One that would drop it is passed over, if another one takes it.
+    pub(super) fn turn_unstored(&mut self, topic_hash: u64, bytes: usize) -> Option<SeatId> {
+        let seat = match self.turn(topic_hash, 1) {
+            Turn::Seat(seat) | Turn::Busy(seat) => seat,
             Turn::Nobody => {
                 let seat = self.candidates.next_round(self.cursor)?;
                 self.cursor = seat + 1;
-                Some(seat)
+                seat
+            }
+        };
+        if self.open.contains(seat) && self.fits(seat, bytes) {
+            return Some(seat);
+        }
+        let instead = self.instead_of(seat, bytes);
+        self.cursor = instead + 1;
+        Some(instead)
+    }
+
+    fn fits(&self, seat: SeatId, bytes: usize) -> bool {
+        bytes <= self.get(seat).bytes_max as usize
+    }
+
+    /// Who takes a message that the one whose turn it is may drop. When it may be too large for all, only their fronts know: it goes to the one
+    /// that takes the longest.
+    #[cold]
+    fn instead_of(&self, seat: SeatId, bytes: usize) -> SeatId {
+        let mut open = self.open.round(self.cursor);
+        if let Some(other) = open.find(|&other| self.fits(other, bytes)) {
+            return other;
+        }
+        if self.fits(seat, bytes) {
+            return seat;
+        }
+        let mut longest = seat;
+        for other in self.candidates.round(self.cursor) {
+            if self.get(other).bytes_max > self.get(longest).bytes_max {
+                longest = other;
             }
         }
+        longest
     }
 
     /// The next turn is someone else's, if there is anyone: this one has just given a message back.
@@ -434,7 +483,10 @@ impl Seats {
         let seat = self.seats[id as usize].as_ref().filter(|_| takes_part);
         let candidate = seat.is_some_and(|seat| seat.window > 0);
         let ready = seat.is_some_and(|seat| seat.outstanding < seat.window);
+        let keeps = self.strategy == SharedStrategy::HashTopic;
+        let open = seat.is_some_and(|seat| keeps || seat.uptake == Uptake::Prompt);
         self.ready.set(id, ready);
+        self.open.set(id, candidate && open);
         if self.candidates.contains(id) != candidate {
             self.set_candidate(id, candidate);
         }
@@ -455,6 +507,10 @@ impl Seats {
         assert_eq!(
             fresh.ready.words, self.ready.words,
             "ready are those with room"
+        );
+        assert_eq!(
+            fresh.open.words, self.open.words,
+            "open are those that keep up"
         );
         assert_eq!(
             fresh.candidates.words, self.candidates.words,

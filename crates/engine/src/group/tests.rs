@@ -1,8 +1,8 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use courser_contract::{
-    FrontId, HomeRef, OutcomeKind, PartitionId, QoS, Seq, SessionUid, ShardId, SharedStrategy,
-    SubscriptionOptions,
+    FrontId, HomeRef, MemberConnection, OutcomeKind, PartitionId, QoS, Seq, SessionUid, ShardId,
+    SharedStrategy, SubscriptionOptions, Uptake,
 };
 
 use super::*;
@@ -74,8 +74,23 @@ impl Bench {
     }
 
     fn attach(&mut self, session: u64, window: u32) {
-        self.dispatch
-            .attached(home(session), front(session), window);
+        self.attach_with(session, window, u32::MAX);
+    }
+
+    fn attach_with(&mut self, session: u64, window: u32, delivery_bytes_max: u32) {
+        let connection = MemberConnection {
+            front: front(session),
+            window: window.try_into().unwrap_or(u16::MAX),
+            delivery_bytes_max,
+            uptake: Uptake::Prompt,
+        };
+        self.dispatch.attached(home(session), connection);
+    }
+
+    fn picks(&mut self, bytes: usize) -> Option<u64> {
+        let receiver = self.dispatch.pick_unstored(0, bytes);
+        self.check();
+        receiver.map(|receiver| receiver.home.session.0)
     }
 
     fn detach(&mut self, session: u64) {
@@ -117,8 +132,7 @@ impl Bench {
         })?;
         let seq = assignment.seq;
         match assignment.qos {
-            QoS::AtMostOnce => self.facts.push(Fact::Done { seq }),
-            QoS::AtLeastOnce => {}
+            QoS::AtMostOnce | QoS::AtLeastOnce => {}
             QoS::ExactlyOnce => {
                 let to = assignment.receiver.home;
                 self.dispatch.named(to, seq, 32_768, &mut self.facts);
@@ -237,7 +251,7 @@ fn hash_moves_only_the_topics_of_who_leaves() {
         }
         (0..200)
             .map(|topic| {
-                let receiver = bench.dispatch.pick_unstored(topic);
+                let receiver = bench.dispatch.pick_unstored(topic, 100);
                 receiver.expect("somebody is there").home.session.0
             })
             .collect()
@@ -315,8 +329,7 @@ fn a_delivery_keeps_to_the_granted_qos() {
         bench.attach(0, 1);
         bench.push(1, message);
         assert_eq!(bench.next().map(|given| given.qos), Some(expected));
-        let under_way = usize::from(expected > QoS::AtMostOnce);
-        assert_eq!(bench.dispatch.under_way(), under_way, "QoS 0 takes no room");
+        assert_eq!(bench.dispatch.under_way(), 1, "QoS 0 until it has left");
     }
 }
 
@@ -402,7 +415,7 @@ fn a_refusal_by_a_member_ends_the_message() {
 
 #[test]
 fn m35_what_is_too_large_for_one_member_goes_to_another() {
-    for qos in [QoS::AtLeastOnce, QoS::ExactlyOnce] {
+    for qos in [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce] {
         let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 3, 1);
         bench.push(2, qos);
         assert_eq!(bench.receivers(), [0, 1]);
@@ -423,6 +436,29 @@ fn m35_what_is_too_large_for_one_member_goes_to_another() {
         assert_eq!(bench.done, [Seq(1), Seq(0)], "it is too large for all");
         assert_eq!(bench.send(), []);
     }
+}
+
+#[test]
+fn m35_a_member_at_qos_0_gets_what_is_stored_within_its_window() {
+    let mut bench = Bench::new(SharedStrategy::RoundRobin);
+    for session in 0..2 {
+        bench.join(session, member(QoS::AtMostOnce, 0));
+        bench.attach(session, 2);
+    }
+    bench.push(6, QoS::AtLeastOnce);
+    assert_eq!(bench.receivers(), [0, 1, 0, 1], "the rest waits");
+    bench.outcome(1, 1..=3, OutcomeKind::Done);
+    assert_eq!(bench.receivers(), [1, 1], "one is slow, the other is not");
+    bench.detach(0);
+    bench.outcome(1, 4..=5, OutcomeKind::Done);
+    assert_eq!(
+        bench.receivers(),
+        [1, 1],
+        "what it has not sent is not lost"
+    );
+    bench.outcome(1, 0..=2, OutcomeKind::Done);
+    bench.commit();
+    assert_eq!(bench.done.len(), 6);
 }
 
 #[test]
@@ -542,10 +578,7 @@ fn m35_the_group_is_over_with_its_last_member() {
 #[test]
 fn qos_0_goes_to_the_connected_and_takes_no_room() {
     let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 3, 1);
-    let pick = |bench: &mut Bench| {
-        let receiver = bench.dispatch.pick_unstored(0);
-        receiver.map(|receiver| receiver.home.session.0)
-    };
+    let pick = |bench: &mut Bench| bench.picks(100);
     bench.detach(1);
     assert_eq!(
         [pick(&mut bench), pick(&mut bench), pick(&mut bench)],
@@ -564,6 +597,54 @@ fn qos_0_goes_to_the_connected_and_takes_no_room() {
     bench.detach(0);
     bench.detach(2);
     assert_eq!(pick(&mut bench), None);
+}
+
+/// v5 section 3.1.2.11.4: too large for one member is not too large for the group.
+#[test]
+fn m35_qos_0_goes_to_a_member_that_takes_its_size() {
+    for strategy in [
+        SharedStrategy::RoundRobin,
+        SharedStrategy::Sticky,
+        SharedStrategy::LeastOutstanding,
+        SharedStrategy::HashTopic,
+    ] {
+        let mut bench = Bench::with_members(strategy, 3, 1);
+        for (session, most) in [(0, 100), (1, 1_000), (2, 200)] {
+            bench.detach(session);
+            bench.attach_with(session, 1, most);
+        }
+        for _ in 0..3 {
+            assert_eq!(bench.picks(201), Some(1), "{strategy:?}");
+            assert_ne!(bench.picks(101), Some(0), "{strategy:?}");
+            let text = "its front knows, and it takes the longest";
+            assert_eq!(bench.picks(1_001), Some(1), "{strategy:?}: {text}");
+        }
+        bench.detach(1);
+        assert_eq!(bench.picks(201), Some(2));
+    }
+}
+
+#[test]
+fn m35_qos_0_goes_to_members_that_read() {
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 3, 1);
+    bench.dispatch.reads(home(1), Uptake::Behind);
+    assert_eq!([0; 4].map(|_| bench.picks(9)), [0, 2, 0, 2].map(Some));
+    bench.dispatch.reads(home(0), Uptake::Behind);
+    bench.dispatch.reads(home(2), Uptake::Behind);
+    let all: BTreeSet<_> = (0..3).map(|_| bench.picks(9)).collect();
+    assert_eq!(
+        all.len(),
+        3,
+        "none reads: each has its turn, and half an output"
+    );
+    bench.dispatch.reads(home(1), Uptake::Prompt);
+    assert_eq!([0; 3].map(|_| bench.picks(9)), [Some(1); 3]);
+    bench.detach(1);
+    assert!(bench.picks(9).is_some());
+    let mut bench = Bench::with_members(SharedStrategy::HashTopic, 2, 1);
+    let owner = bench.picks(9).expect("there are two");
+    bench.dispatch.reads(home(owner), Uptake::Behind);
+    assert_eq!(bench.picks(9), Some(owner), "a topic stays with its owner");
 }
 
 #[test]

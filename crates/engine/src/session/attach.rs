@@ -6,7 +6,7 @@
 use compact_str::CompactString;
 use courser_contract::{
     Attach, AttachStage, Attached, ConnectRefusal, DetachCause, Epoch, Fence, FrontId, HomeRef,
-    PartitionEffects, PartitionId, Seq, SessionLimits, SessionUid, ToFront, WallMs,
+    PartitionEffects, PartitionId, Seq, SessionLimits, SessionUid, ToFront, Uptake, WallMs,
     are_different_accounts, author_of, author_parts, owner_name,
 };
 
@@ -196,6 +196,7 @@ impl Partition {
             present: true,
             sent_before,
             limits: attach.limits,
+            delivery_bytes_max: attach.delivery_bytes_max,
         })));
     }
 
@@ -242,6 +243,7 @@ impl Partition {
             present: false,
             sent_before: 0,
             limits: attach.limits,
+            delivery_bytes_max: attach.delivery_bytes_max,
         })));
     }
 
@@ -341,6 +343,8 @@ impl Partition {
             window,
             limit_asked: 0,
             taken_at: self.lead.now.tick,
+            delivery_bytes_max: attaching.delivery_bytes_max,
+            uptake: Uptake::Prompt,
         };
         fx.send_front(attaching.front, ToFront::Attached(attached));
         if let Some(client) = self.lead.registry.clients.get_mut(&attaching.client_id) {

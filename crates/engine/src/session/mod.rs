@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use compact_str::CompactString;
 use courser_contract::{
-    ClientHash, Epoch, FrontId, GroupRef, PartitionId, QoS, SessionLimits, SessionUid,
-    SubscriptionOptions, Tick, WallMs, Will,
+    ClientHash, Epoch, FrontId, GroupRef, MemberConnection, PartitionId, QoS, SessionLimits,
+    SessionUid, SubscriptionOptions, Tick, Uptake, WallMs, Will,
 };
 
 pub(crate) use self::{
@@ -186,6 +186,10 @@ pub(crate) struct Live {
     pub(crate) limit_asked: u64,
     /// When it came, or had its last outcome.
     pub(crate) taken_at: Tick,
+    /// As in [`Attach`](courser_contract::Attach).
+    pub(crate) delivery_bytes_max: u32,
+    /// As its front said last.
+    pub(crate) uptake: Uptake,
 }
 
 impl Live {
@@ -228,10 +232,15 @@ impl Session {
         self.extra.get_or_insert_default()
     }
 
-    /// Its connection as groups see it, with how much it takes at once.
-    pub(crate) fn member_front(&self) -> Option<(FrontId, u16)> {
+    /// Its connection as groups see it.
+    pub(crate) fn member_front(&self) -> Option<MemberConnection> {
         let live = self.lead.live.as_ref()?;
-        Some((live.front, self.receive_maximum))
+        Some(MemberConnection {
+            front: live.front,
+            window: self.receive_maximum,
+            delivery_bytes_max: live.delivery_bytes_max,
+            uptake: live.uptake,
+        })
     }
 
     /// Names of the shared groups that it is a member of.

@@ -1,7 +1,8 @@
 //! Connections of a group's members: what is owed to them, and what they say (M31).
 
 use courser_contract::{
-    Dropped, FrontId, HomeRef, OutcomeKind, PartitionEffects, QoS, Seq, Source, ToFront,
+    Dropped, FrontId, HomeRef, MemberConnection, OutcomeKind, PartitionEffects, QoS, Seq, Source,
+    ToFront, Uptake,
 };
 
 use super::give::Given;
@@ -14,12 +15,12 @@ use crate::{
 };
 
 impl Partition {
-    /// A member's connection came or went.
+    /// A member's connection came or went, or takes less or more than it did.
     pub(crate) fn group_front(
         &mut self,
         number: u64,
         member: HomeRef,
-        front: Option<(FrontId, u16)>,
+        front: Option<MemberConnection>,
         fx: &mut impl PartitionEffects,
     ) {
         let Some(group) = self.state.groups.get_mut(number) else {
@@ -33,8 +34,10 @@ impl Partition {
         let Some(dispatch) = &mut lead.dispatch else {
             return;
         };
+        let uptake = front.map_or(Uptake::Prompt, |connection| connection.uptake);
+        dispatch.reads(member, uptake);
         let before = lead.fronts.get(&member).copied();
-        if before == front.map(|(front, _)| front) {
+        if before == front.map(|connection| connection.front) {
             return;
         }
         let mut facts = Vec::new();
@@ -43,8 +46,8 @@ impl Partition {
             dispatch.detached(group, member, &mut facts);
         }
         let unsure = group.owed_to(member).next().is_some() || dispatch.has_begun(member);
-        if let Some((front, _)) = front {
-            lead.fronts.insert(member, front);
+        if let Some(connection) = front {
+            lead.fronts.insert(member, connection.front);
         }
         self.write_group_facts(number, &facts);
         if let Some(front) = front {
@@ -61,7 +64,7 @@ impl Partition {
         &mut self,
         group: u64,
         member: HomeRef,
-        front: (FrontId, u16),
+        front: MemberConnection,
         unsure: bool,
         fx: &mut impl PartitionEffects,
     ) {
@@ -85,9 +88,10 @@ impl Partition {
         &mut self,
         number: u64,
         member: HomeRef,
-        (front, window): (FrontId, u16),
+        connection: MemberConnection,
         fx: &mut impl PartitionEffects,
     ) {
+        let front = connection.front;
         let Some(owing) = self.state.groups.get(number) else {
             return;
         };
@@ -101,7 +105,7 @@ impl Partition {
         if let Some(owing) = self.state.groups.get_mut(number)
             && let Some(dispatch) = &mut owing.lead.dispatch
         {
-            dispatch.attached(member, front, u32::from(window));
+            dispatch.attached(member, connection);
         }
         self.pump_group(number, fx);
     }

@@ -7,10 +7,8 @@ use courser_contract::{
     SharedStrategy, Source, ToFront,
 };
 
-use super::facts::done;
 use crate::{
     Partition,
-    entry::Haste,
     group::{Message, Receiver},
     look,
     lost::Unlost,
@@ -84,12 +82,9 @@ impl Partition {
                 duplicate: false,
             };
             match assignment.qos {
-                QoS::AtMostOnce => {
-                    topic = deliver_given((stream, records), at, &given, topic, fx);
-                    let haste = Haste::Lazy(self.lead.now.tick);
-                    done(number, given.seq, given.seq).write(&mut self.gather, haste);
-                }
-                QoS::AtLeastOnce => {
+                // At QoS 0 as well a member has only as much at once as its connection takes: nothing of what waits is given to one that
+                // would drop it.
+                QoS::AtMostOnce | QoS::AtLeastOnce => {
                     topic = deliver_given((stream, records), at, &given, topic, fx);
                 }
                 // Whose it is, under which packet id, must be committed before the PUBLISH leaves (M31).
@@ -118,7 +113,11 @@ impl Partition {
     pub(crate) fn pick_member(&mut self, number: u64, view: &RecordView<'_>) -> Option<Picked> {
         let group = self.state.groups.get_mut(number)?;
         let hash = topic_hash(group.group.strategy(), || view.topic);
-        let receiver = group.lead.dispatch.as_mut()?.pick_unstored(hash)?;
+        let receiver = group
+            .lead
+            .dispatch
+            .as_mut()?
+            .pick_unstored(hash, view.delivery_bytes_most())?;
         let asked = receiver.member;
         let retain = asked.options.retain_as_published && view.retain;
         Some(Picked {
@@ -169,7 +168,7 @@ fn deliver_given<'a>(
     let source = Source::Group(group);
     let to = DeliverTo {
         front: given.front,
-        source: (given.qos > QoS::AtMostOnce).then_some((source, given.seq)),
+        source: Some((source, given.seq)),
         packet_id: given.packet_id,
         qos: given.qos,
         flags: DeliverFlags {

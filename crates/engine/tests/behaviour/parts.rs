@@ -3,8 +3,8 @@
 use crate::people::{leave_group, publish_qos2};
 use crate::world::{Acks, Commits, DURABLE, Options, Subscription, VOLATILE, World, message, to};
 use courser_contract::{
-    Cut, DetachCause, FrontId, GroupName, HomeRef, IndexToken, Join, PartitionId, QoS, RequestPart,
-    SharedStrategy, Term, ToHome, ToPartition, VolatilePart,
+    Cut, DetachCause, FrontId, GroupName, HomeRef, IndexToken, Join, MemberConnection, PartitionId,
+    QoS, RequestPart, SharedStrategy, Term, ToHome, ToPartition, Uptake, VolatilePart,
 };
 
 fn shared(filter: &str, qos: QoS) -> Subscription {
@@ -56,7 +56,12 @@ fn join_again(world: &mut World, member: HomeRef, front: Option<FrontId>) {
         share: "g".into(),
         filter: subscription.filter,
         member,
-        front: front.map(|front| (front, 10)),
+        front: front.map(|front| MemberConnection {
+            front,
+            window: 10,
+            delivery_bytes_max: u32::MAX,
+            uptake: Uptake::Prompt,
+        }),
         options: subscription.options,
         identifier: None,
         strategy: SharedStrategy::RoundRobin,

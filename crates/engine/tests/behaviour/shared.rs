@@ -3,7 +3,7 @@
 use crate::people::leave_group;
 use crate::world::{Acks, Commits, DURABLE, Options, Subscription, World, message, to};
 use courser_contract::{
-    Append, AppendKey, Cut, DetachCause, QoS, RequestPart, SharedStrategy, ToHome,
+    Append, AppendKey, Cut, DetachCause, QoS, RequestPart, SharedStrategy, ToHome, Uptake,
 };
 use courser_engine::Limits;
 
@@ -39,6 +39,74 @@ fn members_take_turns() {
             assert_eq!(world.got(at).len(), 3, "{qos:?}");
         }
     }
+}
+
+#[test]
+fn m35_qos_0_goes_to_who_takes_its_size() {
+    // v5 section 3.1.2.11.4
+    for options in [Options::clean(), Options::durable()] {
+        let mut world = World::new();
+        let narrow = Options {
+            delivery_bytes_max: 60,
+            ..options.clone()
+        };
+        let narrow = members(&mut world, 1, &narrow, QoS::AtMostOnce)[0];
+        let wide = world.client("wide");
+        world.attach(wide, options);
+        world.subscribe(wide, shared("t/#", QoS::AtMostOnce));
+        for n in 0..8 {
+            world.send("t/x", &format!("{n}{}", "x".repeat(60)), QoS::AtMostOnce);
+            world.settle();
+        }
+        assert_eq!(world.got(wide).len(), 8, "none is lost");
+        for n in 0..8 {
+            world.send("t/x", &n.to_string(), QoS::AtMostOnce);
+            world.settle();
+        }
+        let shares = (world.got(narrow).len(), world.got(wide).len());
+        assert_eq!(shares, (4, 4), "each has its turn with what it takes");
+    }
+}
+
+/// A client that does not read gets less while others read.
+#[test]
+fn m35_qos_0_goes_to_who_reads() {
+    for options in [Options::clean(), Options::durable()] {
+        let mut world = World::new();
+        let members = members(&mut world, 2, &options, QoS::AtMostOnce);
+        for (uptake, shares) in [(Uptake::Behind, (0, 6)), (Uptake::Prompt, (3, 3))] {
+            world.reads(members[0], uptake);
+            world.settle();
+            for n in 0..6 {
+                world.send("t/x", &n.to_string(), QoS::AtMostOnce);
+                world.settle();
+            }
+            let got = (world.got(members[0]).len(), world.got(members[1]).len());
+            assert_eq!(got, shares, "{uptake:?}");
+        }
+    }
+}
+
+/// What waits in a group goes to a member at QoS 0 as its connection takes it, not all at once into an output that would drop it.
+#[test]
+fn m35_what_waits_is_given_at_qos_0_within_the_window() {
+    let mut world = World::new();
+    let holder = members(&mut world, 1, &Options::durable(), QoS::AtLeastOnce)[0];
+    world.detach(holder, DetachCause::Lost);
+    for n in 0..35 {
+        world.send("t", &n.to_string(), QoS::AtLeastOnce);
+    }
+    world.settle();
+    let taker = world.client("taker");
+    world.attach(taker, Options::clean());
+    world.clients[taker].acks = Acks::Held;
+    world.subscribe(taker, shared("t/#", QoS::AtMostOnce));
+    world.settle();
+    let mut got = world.got(taker).len();
+    assert_eq!(got, usize::from(Options::clean().receive_maximum));
+    world.ack(taker, 10);
+    got += world.got(taker).len();
+    assert_eq!(got, 20, "and then as many more");
 }
 
 /// What the front needs to know of a message that the member may not have: also of QoS 0, whether the group has stored it or not.
@@ -366,7 +434,11 @@ fn i10_what_waits_in_a_group_goes_out_in_steps_m35() {
     });
     world.settle();
     let taker = world.client("taker");
-    world.attach(taker, Options::clean());
+    let wide = Options {
+        receive_maximum: 10_000,
+        ..Options::clean()
+    };
+    world.attach(taker, wide);
     world.commits = Commits::Held;
     let (home, join) = world.clients[taker].subscribe(vec![shared("t/#", QoS::AtMostOnce)]);
     world.send_home(home, join);

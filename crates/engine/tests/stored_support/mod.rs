@@ -149,6 +149,7 @@ impl Setup {
             clean_start: false,
             expiry_seconds,
             receive_maximum: 100,
+            delivery_bytes_max: u32::MAX,
             will: None,
             owner: None,
             limits: SessionLimits::NONE,

@@ -16,6 +16,13 @@ pub(super) struct Outcomes {
     last: Seq,
 }
 
+impl Outcomes {
+    /// Whether they are deliveries that are done with.
+    pub(super) const fn is_done(&self) -> bool {
+        matches!(self.kind, OutcomeKind::Done)
+    }
+}
+
 impl Front {
     /// PUBACK. One for a packet id that waits for none is passed over: the standards give no answer to it, and it does no harm.
     pub(super) fn handle_puback(

@@ -205,6 +205,7 @@ impl Front {
                 clean_start: connect.clean_start,
                 expiry_seconds,
                 receive_maximum: self.peer.window,
+                delivery_bytes_max: self.peer.packet_bytes_max,
                 will: connect.will.as_ref().map(|will| Box::new(will_of(will))),
                 // The shell knows who has logged in, and what that user may use.
                 owner: None,

@@ -1,6 +1,7 @@
 //! Deliveries to the client: window, bounds of the output, what is held back and in which order it leaves.
 //!
-//! - QoS 0 is dropped when the output is at its bound, or when the socket is full and the output has 64 KiB of its own; never held.
+//! - QoS 0 is dropped when the output is at its bound, or when the socket is full and the output has 64 KiB of its own; never held, but what
+//!   a group has stored: that is held as QoS 1 is.
 //! - QoS > 0 is held by reference while the window is full or the output is above [`HOLD_ABOVE_BYTES`]; it leaves in its stream's order
 //!   (v3 [MQTT-4.6.0-6], v5 [MQTT-4.6.0-5]). What a session holds is bounded by the window that its home keeps; groups have a credit
 //!   each, and take back after 50 ms what was not sent (M31).
@@ -9,7 +10,7 @@ use std::collections::VecDeque;
 
 use courser_contract::{
     Asked, CloseCause, DeliverTo, Delivery, DetachCause, Dropped, FrontEffects, Now, OutcomeKind,
-    Permission, QoS, Record, Source, Tick, ToHome,
+    Permission, QoS, Record, Source, Tick, ToHome, Uptake,
 };
 
 use super::acks::Outcomes;
@@ -83,15 +84,14 @@ impl Outbound {
         if room && let Some(held) = self.held.pop_front() {
             return Some(held);
         }
-        // What was named has its place in the window.
+        let may_name = self.groups.may_name();
+        // What was named has its place in the window, and QoS 0 needs neither that nor a packet id.
         let window = &self.window;
-        let may =
-            |held: &mut Held| room || held.to.packet_id.is_some_and(|id| window.has_place(id));
-        if self.groups.may_name() {
-            self.held_of_groups.pop_front_if(may)
-        } else {
-            None
-        }
+        let has_place = |id| window.has_place(id);
+        self.held_of_groups.pop_front_if(|held| {
+            let is_free = held.to.qos == QoS::AtMostOnce;
+            is_free || (may_name && (room || held.to.packet_id.is_some_and(has_place)))
+        })
     }
 
     /// Place of the first shared delivery that goes back. One with a packet id stays: it is this session's own by a committed
@@ -134,10 +134,8 @@ impl Front {
             return self.deliver_early(prepared, to, fx);
         }
         match to.source {
-            Some(place) if to.qos != QoS::AtMostOnce => {
-                self.deliver_acknowledged(now, prepared, (to, place), fx);
-            }
-            _ => self.deliver_at_most_once(prepared, to, fx),
+            Some(place) => self.deliver_stored(now, prepared, (to, place), fx),
+            None => self.deliver_at_most_once(prepared, to, fx),
         }
     }
 
@@ -148,6 +146,9 @@ impl Front {
         to: &DeliverTo,
         fx: &mut impl FrontEffects,
     ) {
+        if to.flags.shared && self.session.uptake == Uptake::Prompt && self.is_behind() {
+            self.tell_uptake(Uptake::Behind, fx);
+        }
         let takes_all = self.config.is_planted(PlantedFront::OutputUnbounded);
         if self.output.len() >= self.config.output_bytes_max && !takes_all {
             return fx.dropped(Dropped::OutputFull, 1);
@@ -168,7 +169,8 @@ impl Front {
         }
     }
 
-    fn deliver_acknowledged(
+    /// What its stream keeps until it hears what became of it: at QoS > 0, and what a group gives to a member that takes QoS 0.
+    fn deliver_stored(
         &mut self,
         now: Now,
         prepared: &mut Prepared<'_>,
@@ -179,6 +181,7 @@ impl Front {
         let outbound = self.outbound_mut();
         let mut first = None;
         let has_place = match (place, to.packet_id) {
+            _ if to.qos == QoS::AtMostOnce => true,
             ((Source::Session, _), _) => outbound.window.has_room(),
             ((Source::Group(_), _), None) => {
                 outbound.window.has_room() && outbound.groups.may_name()
@@ -216,7 +219,10 @@ impl Front {
         let outbound = self.outbound_mut();
         if room && has_place && outbound.queue(to, place.0).is_empty() {
             self.start(prepared, (to, place), fx);
-            return self.flush_skipped(fx);
+            return match to.qos {
+                QoS::AtMostOnce => self.flush_unless_written(fx),
+                QoS::AtLeastOnce | QoS::ExactlyOnce => self.flush_skipped(fx),
+            };
         }
         let record = match &prepared.delivery.record {
             Some(record) => record.to_record(),
@@ -251,7 +257,11 @@ impl Front {
             }
         };
         let exchange = match to.qos {
-            QoS::AtMostOnce => Exchange::None,
+            // Nobody else may have it now, and nobody will say that it has come.
+            QoS::AtMostOnce => {
+                self.append(prepared, (&variant, sizes), 0);
+                return self.outcome(place, OutcomeKind::Done, fx);
+            }
             QoS::AtLeastOnce => Exchange::Puback,
             QoS::ExactlyOnce => Exchange::Pubrec,
         };
@@ -382,6 +392,14 @@ impl Front {
         prepared.append((variant, sizes), packet_id, &mut self.output);
     }
 
+    /// What has gone into the output at QoS 0 is told once that is written, with all others; anything else at once.
+    fn flush_unless_written(&mut self, fx: &mut impl FrontEffects) {
+        let pending = self.outbound.as_ref().and_then(|it| it.outcomes.as_ref());
+        if pending.is_some_and(|run| !run.is_done()) {
+            self.flush_outcomes(fx);
+        }
+    }
+
     /// What was skipped is told at once: no read may follow.
     fn flush_skipped(&mut self, fx: &mut impl FrontEffects) {
         let pending = self
@@ -393,10 +411,35 @@ impl Front {
         }
     }
 
+    /// Whether half of what QoS 0 may take of the output is taken. The other half is for what groups give before they hear of it.
+    pub(super) fn is_behind(&self) -> bool {
+        let output = &self.output;
+        output.len() >= self.config.output_bytes_max / 2
+            || (output.is_blocked() && output.own_bytes() >= Output::OWN_BYTES_MAX / 2)
+    }
+
+    /// Says how fast the client reads, so that groups give what nobody stores to other members meanwhile.
+    #[cold]
+    fn tell_uptake(&mut self, uptake: Uptake, fx: &mut impl FrontEffects) {
+        self.session.uptake = uptake;
+        let (home, epoch) = (self.session.home, self.session.epoch);
+        let session = home.session;
+        let message = ToHome::Uptake {
+            session,
+            epoch,
+            uptake,
+        };
+        fx.send_home(home.partition, message);
+    }
+
     /// The output went below its low mark: what was held is sent. Costs a comparison when nothing is held.
     pub fn handle_output_room(&mut self, now: Now, fx: &mut impl FrontEffects) {
         self.send_held(now, fx);
         self.tell_page_taken(fx);
+        let reads_again = self.session.uptake == Uptake::Behind && !self.output.is_blocked();
+        if reads_again && !self.is_behind() && matches!(self.phase, Phase::Attached) {
+            self.tell_uptake(Uptake::Prompt, fx);
+        }
     }
 
     /// The home has sent a page of retained messages at QoS 0, and waits with the next one.

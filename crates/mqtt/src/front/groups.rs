@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 
 use courser_contract::{
-    DeliverTo, Delivery, Dropped, FrontEffects, GroupRef, Now, QoS, Record, Seq, Source, Tick,
-    ToFront, ToHome,
+    DeliverTo, Delivery, Dropped, FrontEffects, GroupRef, Now, Record, Seq, Source, Tick, ToFront,
+    ToHome,
 };
 
 use super::deliver::HOLD_ABOVE_BYTES;
@@ -107,7 +107,7 @@ impl Front {
         fx: &mut impl FrontEffects,
     ) {
         match (&self.phase, to.source) {
-            (Phase::Connecting(_), Some(_)) if to.qos != QoS::AtMostOnce => {
+            (Phase::Connecting(_), Some(_)) => {
                 let record = match &prepared.delivery.record {
                     Some(record) => record.to_record(),
                     None => Record::copy_of(prepared.delivery.view),
@@ -115,7 +115,7 @@ impl Front {
                 let early = Early::Delivery(record, to.clone());
                 self.outbound_mut().groups.early.push(early);
             }
-            (Phase::Connecting(_), _) => fx.dropped(Dropped::Offline, 1),
+            (Phase::Connecting(_), None) => fx.dropped(Dropped::Offline, 1),
             (Phase::AwaitConnect | Phase::Attached | Phase::Closed, _) => {}
         }
     }

@@ -54,6 +54,7 @@ use std::rc::Rc;
 use compact_str::CompactString;
 use courser_contract::{
     ClientHash, Epoch, FrontEffects, FrontId, HomeRef, Now, PartitionId, SessionUid, Tick, ToFront,
+    Uptake,
 };
 
 use self::auth::ReAuthentication;
@@ -128,6 +129,8 @@ struct Session {
     claim: Claim,
     /// Its home waits to hear that the client has taken what it was sent of retained messages.
     owes_page: bool,
+    /// What its home was told last.
+    uptake: Uptake,
 }
 
 impl Session {
@@ -209,6 +212,7 @@ impl Front {
                 epoch: Epoch(0),
                 claim: Claim::ByHome,
                 owes_page: false,
+                uptake: Uptake::Prompt,
             },
             id,
             peer: Peer {

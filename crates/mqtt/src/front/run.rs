@@ -155,11 +155,11 @@ impl Run {
 impl Front {
     /// Whether it gets such messages as they are, as long as they are fewer than a run has.
     fn takes_runs(&self, to: &DeliverTo) -> bool {
-        let at_most_once = to.source.is_none() || to.qos == QoS::AtMostOnce;
-        at_most_once
+        to.source.is_none()
             && matches!(self.phase, Phase::Attached)
             && self.peer.topic_alias_max == 0
             && !self.output.is_blocked()
+            && !(to.flags.shared && self.is_behind())
             && self.output.len() + Run::BYTES_MAX <= self.config.output_bytes_max
     }
 

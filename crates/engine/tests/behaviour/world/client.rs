@@ -47,6 +47,7 @@ pub(crate) struct Options {
     pub(crate) clean_start: bool,
     pub(crate) expiry_seconds: u32,
     pub(crate) receive_maximum: u16,
+    pub(crate) delivery_bytes_max: u32,
     pub(crate) will: Option<Will>,
     /// The user that has logged in.
     pub(crate) owner: Option<Box<str>>,
@@ -63,6 +64,7 @@ impl Options {
             clean_start: false,
             expiry_seconds: 3_600,
             receive_maximum: 10,
+            delivery_bytes_max: u32::MAX,
             will: None,
             owner: None,
             limits: SessionLimits::NONE,
@@ -187,6 +189,7 @@ impl Client {
             clean_start: options.clean_start,
             expiry_seconds: options.expiry_seconds,
             receive_maximum: options.receive_maximum,
+            delivery_bytes_max: options.delivery_bytes_max,
             will: options.will.map(Box::new),
             owner: options.owner,
             limits: options.limits,

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use courser_contract::{
     Append, AppendKey, AppendNumber, Class, Cut, DetachCause, FrontId, HomeRef, IndexToken,
     LogIndex, Now, Origin, PartitionId, Publish, QoS, Record, RecordRef, Settled, ShardId, Term,
-    Tick, ToHome, WallMs,
+    Tick, ToHome, Uptake, WallMs,
 };
 use courser_engine::{AsideFilters, Limits, Pace, Partition, PartitionConfig};
 
@@ -644,6 +644,17 @@ impl World {
             self.send_home(to, message);
         }
         self.settle();
+    }
+
+    /// A client reads slower than it is sent, or as fast again.
+    pub(crate) fn reads(&mut self, at: usize, uptake: Uptake) {
+        let home = self.home(at);
+        let message = ToHome::Uptake {
+            session: home.session,
+            epoch: self.clients[at].epoch,
+            uptake,
+        };
+        self.send_home(home.partition, message);
     }
 
     /// A client has read the retained messages that its home waits for.

@@ -218,10 +218,82 @@ fn nothing_above_the_clients_maximum_packet_size() {
     );
     // What a group gave is for who takes it.
     client.gets_stored(message(&[b'x'; 49]), &to_group(7, QoS::AtLeastOnce));
-    assert_eq!(client.effects(), ["4: group 77 outcome 7..=7 TooLarge"]);
+    client.gets_stored(message(&[b'x'; 51]), &to_group(9, QoS::AtMostOnce));
+    assert_eq!(
+        client.effects(),
+        [
+            "4: group 77 outcome 7..=7 TooLarge",
+            "4: group 77 outcome 9..=9 TooLarge"
+        ]
+    );
     // A skipped one takes no place in the window.
     client.gets_stored(message(b"y"), &to_session(3, QoS::AtLeastOnce));
     assert_eq!(client.hears(), ["PUBLISH \"topic\" q1 id=4 'y'"]);
+}
+
+/// What a group goes by when it looks for a member that takes a message.
+#[test]
+fn no_delivery_has_more_bytes_than_its_message_says_m35() {
+    let mut client = Client::attached_with(
+        V5,
+        |_| {},
+        &Hello {
+            properties: &[Property::TopicAliasMaximum(10)],
+            ..Hello::default()
+        },
+    );
+    let properties = [&[0x08, 0, 200][..], &[b'r'; 200]].concat();
+    let payloads = [0, 1, 100, 127, 16_000, 16_400].map(|len| vec![b'x'; len]);
+    for (seq, payload) in (0..).zip(&payloads) {
+        let mut message = view("topic", QoS::AtLeastOnce, payload);
+        message.properties = &properties;
+        message.expires_at = Some(WallMs(client.now.wall.0 + 5_000));
+        let to = DeliverTo {
+            identifiers: Some([268_435_455].into()),
+            ..to_session(seq, QoS::AtLeastOnce)
+        };
+        client.gets_stored(message, &to);
+        let len = client.receives().len();
+        let most = message.delivery_bytes_most();
+        assert!((most - 26..=most).contains(&len), "{len} of {most}");
+    }
+}
+
+/// M35: its home hears of it when half of what QoS 0 may take is taken, and when the output is out.
+#[test]
+fn groups_hear_that_a_member_does_not_read() {
+    let shared = DeliverTo {
+        flags: DeliverFlags {
+            shared: true,
+            ..DeliverFlags::default()
+        },
+        ..to_front(QoS::AtMostOnce)
+    };
+    for (to, told) in [(&shared, true), (&to_front(QoS::AtMostOnce), false)] {
+        let mut client = Client::attached_with(
+            V311,
+            |config| config.output_bytes_max = 200,
+            &Hello::default(),
+        );
+        let message = view("t", QoS::AtMostOnce, &[b'x'; 45]);
+        let lines = |client: &mut Client, line: &str| {
+            let expected: &[&str] = if told { &[line] } else { &[] };
+            assert_eq!(client.effects(), expected);
+        };
+        client.gets(message, to);
+        client.gets(message, to);
+        assert_eq!(client.effects(), [""; 0], "one half was free");
+        client.gets(message, to);
+        client.gets(message, to);
+        lines(&mut client, "volatile: uptake Behind");
+        assert_eq!(client.hears().len(), 4, "once, and it gets what comes");
+        for _ in 0..2 {
+            client
+                .front
+                .handle_output_room(client.now, &mut client.shell);
+        }
+        lines(&mut client, "volatile: uptake Prompt");
+    }
 }
 
 #[test]

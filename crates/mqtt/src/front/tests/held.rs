@@ -131,6 +131,46 @@ fn a_client_that_does_not_read_holds_references() {
     }
 }
 
+#[test]
+fn what_a_group_has_stored_is_not_dropped_at_qos_0_m35() {
+    for version in [V311, V5] {
+        let mut client = Client::attached_with(
+            version,
+            |config| config.output_bytes_max = 70 * 1024,
+            &Hello::default(),
+        );
+        let payload = [b'x'; 10 * 1024];
+        let message = view("t", QoS::AtLeastOnce, &payload);
+        for seq in 0..9 {
+            client.gets_stored(message, &to_group(seq, QoS::AtMostOnce));
+        }
+        assert_eq!(client.effects(), [""; 0], "nothing is written yet");
+        assert_eq!(client.hears().len(), 7, "what the output has room for");
+        client
+            .front
+            .handle_output_room(client.now, &mut client.shell);
+        assert_eq!(client.effects(), ["4: group 77 outcome 0..=8 Done"]);
+        assert_eq!(client.hears().len(), 2);
+    }
+}
+
+#[test]
+fn what_a_group_has_stored_goes_back_at_qos_0_m31() {
+    let mut client = Client::attached(V5);
+    let payload = [b'x'; 65 * 1024];
+    client.gets(
+        view("t", QoS::AtMostOnce, &payload),
+        &super::support::to_front(QoS::AtMostOnce),
+    );
+    client.gets_stored(
+        view("s", QoS::AtLeastOnce, b"m"),
+        &to_group(10, QoS::AtMostOnce),
+    );
+    client.passes(50);
+    assert_eq!(client.effects(), ["4: group 77 outcome 10..=10 Returned"]);
+    assert_eq!(client.hears().len(), 1);
+}
+
 /// M34: the home waits with more retained messages of QoS 0 until these are written.
 #[test]
 fn a_page_of_retained_messages_is_taken_once_it_is_written() {

@@ -138,6 +138,7 @@ impl Tried {
             clean_start: false,
             expiry_seconds: 1_000,
             receive_maximum: 1_000,
+            delivery_bytes_max: u32::MAX,
             will: None,
             owner: None,
             limits: SessionLimits::NONE,

@@ -183,6 +183,7 @@ fn to_home(message: &ToHome) -> String {
             format!("unsubscribe {} {filters:?}", part_name(*part))
         }
         ToHome::PageTaken { .. } => "PageTaken".to_owned(),
+        ToHome::Uptake { uptake, .. } => format!("uptake {uptake:?}"),
         ToHome::Outcome {
             first, last, kind, ..
         } => format!("outcome {}..={} {kind:?}", first.0, last.0),
