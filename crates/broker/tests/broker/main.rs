@@ -19,6 +19,7 @@ mod pacing;
 mod placement;
 mod reload;
 mod restart;
+mod rings;
 mod runs;
 mod shards;
 mod stalled;

@@ -65,20 +65,7 @@ fn publish_all(address: SocketAddr, number: usize, qos: u8, messages: u32) {
             ));
         }
         client.send_raw(&bytes);
-        // PUBACK; or PUBREC, and PUBCOMP for each PUBREL. The first PUBCOMP may come before the last PUBREC.
-        let kinds: &[u8] = [&[][..], &[0x40], &[0x50, 0x70]][usize::from(qos)];
-        let mut next = [sent; 2];
-        for _ in 0..window as usize * kinds.len() {
-            let answer = client.receive();
-            let kind = kinds.iter().position(|first| *first == answer.first);
-            let kind = kind.expect("an answer of this QoS");
-            let packet_id = (next[kind] as u16 + 1).to_be_bytes();
-            assert_eq!(answer.body, packet_id, "{:#x} in order", answer.first);
-            next[kind] += 1;
-            if answer.first == 0x50 {
-                client.send(0x62, &packet_id);
-            }
-        }
+        client.settle(qos, sent as u16 + 1, window);
         sent += window;
     }
 }

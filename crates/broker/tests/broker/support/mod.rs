@@ -57,9 +57,19 @@ pub(crate) fn asked<T>(answer: impl Future<Output = T>) -> T {
 
 /// The same with a data folder; it serves when this returns.
 pub(crate) fn broker_on(folder: &Path, shards: u16, settings: &[&str]) -> Broker {
+    broker_on_with(folder, shards, settings, |_| {})
+}
+
+/// The same with a change of what no setting says.
+pub(crate) fn broker_on_with(
+    folder: &Path,
+    shards: u16,
+    settings: &[&str],
+    change: impl FnOnce(&mut Config),
+) -> Broker {
     let path = format!("data.path={}", folder.display());
     let mine = ["data.store=disk", "log.segment_bytes=1MiB", path.as_str()];
-    let broker = broker(shards, &[&mine, settings].concat(), |_| {});
+    let broker = broker(shards, &[&mine, settings].concat(), change);
     let deadline = Instant::now() + PATIENCE;
     loop {
         match broker.status() {
@@ -251,6 +261,24 @@ impl Client {
             self.send(answer, &packet.body[topic_end..payload_start]);
         }
         (topic, packet.body[payload_start..].to_vec())
+    }
+
+    /// Takes the answers to publishes with so many packet ids from `first` on: PUBACK; or PUBREC, and PUBCOMP for each PUBREL. Each kind comes in
+    /// order; the first PUBCOMP may come before the last PUBREC.
+    pub(crate) fn settle(&mut self, qos: u8, first: u16, count: u32) {
+        let kinds: &[u8] = [&[][..], &[0x40], &[0x50, 0x70]][usize::from(qos)];
+        let mut next = [first; 2];
+        for _ in 0..count as usize * kinds.len() {
+            let answer = self.receive();
+            let kind = kinds.iter().position(|first| *first == answer.first);
+            let kind = kind.expect("an answer of this QoS");
+            let packet_id = next[kind].to_be_bytes();
+            assert_eq!(answer.body, packet_id, "{:#x} in order", answer.first);
+            next[kind] += 1;
+            if answer.first == 0x50 {
+                self.send(0x62, &packet_id);
+            }
+        }
     }
 
     /// The next packet; none when the broker closes the connection, or says nothing for so long.
