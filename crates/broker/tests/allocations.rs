@@ -3,11 +3,12 @@
 #[path = "broker/support/mod.rs"]
 mod support;
 
+use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use courser_broker::Summary;
 use courser_memory::{Component, Counting, snapshot, thread_snapshot};
-use support::{Client, broker, broker_on, encode, publish};
+use support::{Client, broker, broker_on, encode, publish, text};
 
 #[global_allocator]
 static ALLOCATOR: Counting<std::alloc::System> = Counting::new(std::alloc::System);
@@ -262,4 +263,88 @@ fn allocations_are_counted_for_the_part_of_the_broker_that_asks() {
     for component in [Component::Control, Component::Access] {
         assert_eq!(span.of(component).allocations, 0, "{component}: {span:?}");
     }
+}
+
+/// The ten filters of a session of `bench/million.py`: six topics of its own, two with `+`, one with `#`, one shared by a region.
+fn filters(session: usize) -> [String; 10] {
+    let (site, region) = (session / 100, session % 100);
+    let own = format!("site/{site}/device/{session}");
+    [
+        format!("{own}/state"),
+        format!("{own}/battery"),
+        format!("{own}/+/alarm"),
+        format!("{own}/position"),
+        format!("region/{region}/notices"),
+        format!("{own}/log/#"),
+        format!("{own}/firmware"),
+        format!("site/+/device/{session}/command"),
+        format!("{own}/config"),
+        format!("{own}/clock"),
+    ]
+}
+
+/// SUBSCRIBE of 3.1.1 with QoS 1.
+fn subscribe(filters: &[String]) -> Vec<u8> {
+    let mut body = vec![0, 1];
+    for filter in filters {
+        body.extend(text(filter));
+        body.push(1);
+    }
+    encode(0x82, &body)
+}
+
+/// Makes sessions that are kept, some at a time, and returns their connections.
+fn subscribe_all(address: SocketAddr, sessions: std::ops::Range<usize>) -> Vec<Client> {
+    let mut made: Vec<Client> = Vec::new();
+    for some in sessions.step_by(TOGETHER) {
+        let mut clients: Vec<Client> = (some..some + TOGETHER)
+            .map(|session| {
+                let mut client = Client::open(address);
+                let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 4, 0, 0, 0];
+                body.extend(text(&format!("device-{session}")));
+                client.send_raw(&[encode(0x10, &body), subscribe(&filters(session))].concat());
+                client
+            })
+            .collect();
+        for client in &mut clients {
+            assert_eq!(client.receive().body, [0, 0], "a new session");
+            assert_eq!(client.receive().body[2..], [1; 10], "all are granted");
+        }
+        made.extend(clients);
+    }
+    made
+}
+
+const TOGETHER: usize = 100;
+
+/// A tenth of the million of docs/performance.md, with as many connected sessions as few descriptors allow. Counted by the allocator: of the
+/// clients it has only their sockets' few bytes.
+#[test]
+fn a_tenth_of_a_million_subscriptions_takes_a_tenth_of_the_memory() {
+    const AWAY: usize = 9_600;
+    const HERE: usize = 400;
+    const BYTES_EACH: u64 = 560;
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let broker = broker_on(folder.path(), 2, &["sys.interval=0s"]);
+    let address = broker.addresses()[0];
+    let before = live_bytes();
+    for some in (0..AWAY).step_by(TOGETHER) {
+        for mut client in subscribe_all(address, some..some + TOGETHER) {
+            client.send(0xE0, &[]);
+            assert!(client.is_closed());
+        }
+    }
+    let here = subscribe_all(address, AWAY..AWAY + HERE);
+    let each = live_bytes().saturating_sub(before) / (10 * (AWAY + HERE)) as u64;
+    eprintln!("a subscription: {each} bytes with its share of the session");
+    assert!(each <= BYTES_EACH, "{each} bytes");
+    drop(here);
+    broker.stop().expect("nothing failed");
+}
+
+/// Bytes that the process has allocated and not freed.
+fn live_bytes() -> u64 {
+    courser_memory::fold();
+    snapshot().live_bytes()
 }
