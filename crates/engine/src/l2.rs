@@ -15,11 +15,7 @@ use hashbrown::HashSet;
 use router::{CacheLimits, Inserted, Matcher, TopicCache, Visited, Weigh};
 use smallvec::SmallVec;
 
-use crate::entry::{RetainMark, SettledAs, Target, TargetList};
-
-/// Identifiers that one delivery carries at most, since an entry counts them in a byte; a session with more overlapping subscriptions gets
-/// the lowest ones.
-const IDENTIFIERS_MAX: usize = 255;
+use crate::entry::{IDENTIFIERS_MAX, RetainMark, SettledAs, Target, TargetList};
 
 /// One subscription in the trie. Equal when it is of the same stream: a filter has each stream once.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +65,10 @@ pub(crate) struct Cached(pub(crate) Rc<TargetList>);
 impl Weigh for Cached {
     /// The list itself counts where it is pooled.
     fn heap_bytes(&self) -> usize {
-        16 + size_of_val(self.0.targets.as_slice()) + size_of_val(&*self.0.no_local)
+        let targets = self.0.targets.as_slice();
+        let identifiers = targets.iter().filter_map(|it| it.identifiers.as_deref());
+        let identifiers: usize = identifiers.map(size_of_val).sum();
+        16 + size_of_val(targets) + identifiers + size_of_val(&*self.0.no_local)
     }
 }
 
@@ -328,5 +327,21 @@ mod tests {
         let list = Pooled(Rc::new(list));
         let hash = |l2: &L2| l2.pool.hasher().hash_one(&list);
         assert_ne!(hash(&L2::new()), hash(&L2::new()));
+    use super::*;
+
+    /// I9: what one delivery says of subscriptions is bounded.
+    #[test]
+    fn of_more_identifiers_than_a_delivery_carries_the_lowest_are_kept() {
+        let entry = |identifier| Entry {
+            stream: 1,
+            identifier,
+            qos: QoS::AtLeastOnce,
+            no_local: false,
+            retain_as_published: false,
+        };
+        let all: Vec<Entry> = (1..20_000).map(entry).collect();
+        let kept = merge(&all).identifiers.expect("there are some");
+        let lowest: Vec<u32> = (1..=IDENTIFIERS_MAX as u32).collect();
+        assert_eq!(&kept[..], lowest);
     }
 }

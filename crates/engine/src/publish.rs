@@ -237,7 +237,7 @@ impl Partition {
         targets: &[Target],
         view: &RecordView<'_>,
     ) {
-        if targets.len() <= INLINE_MAX {
+        if targets.len() <= INLINE_MAX && fit_in_place(targets) {
             let targets = Targets::Inline(targets);
             PublishFact::write(&mut self.gather, key, keep_retained, targets, view);
             return;
@@ -285,9 +285,13 @@ impl Partition {
         let count = list.stored().len();
         match list.set.get() {
             SettledAs::Set(set) => Targets::Set(set),
-            SettledAs::Unwritten | SettledAs::Once if count <= 1 => Targets::Inline(list.stored()),
-            SettledAs::Passing if count <= INLINE_MAX => Targets::Inline(list.stored()),
-            SettledAs::Unwritten if count <= INLINE_MAX => {
+            SettledAs::Unwritten | SettledAs::Once if count <= 1 && fit_in_place(list.stored()) => {
+                Targets::Inline(list.stored())
+            }
+            SettledAs::Passing if count <= INLINE_MAX && fit_in_place(list.stored()) => {
+                Targets::Inline(list.stored())
+            }
+            SettledAs::Unwritten if count <= INLINE_MAX && fit_in_place(list.stored()) => {
                 list.set.set(SettledAs::Once);
                 Targets::Inline(list.stored())
             }
@@ -327,6 +331,10 @@ impl Partition {
         self.write(&Rare::SetDropped { set });
         self.lead.targets.free_sets.push(set);
     }
+}
+
+fn fit_in_place(targets: &[Target]) -> bool {
+    targets.iter().all(Target::fits_in_place)
 }
 
 /// Refuses an append.

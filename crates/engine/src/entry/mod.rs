@@ -31,7 +31,9 @@ pub(crate) use key::Key;
 pub(crate) use packed::PackedTargets;
 pub(crate) use rare::{AttachFact, Rare, ScanState};
 pub use skipped::left_of_skipped;
-pub(crate) use target::{RetainMark, SETS_MAX, SettledAs, Target, TargetList, Targets, TargetsAt};
+pub(crate) use target::{
+    IDENTIFIERS_MAX, RetainMark, SETS_MAX, SettledAs, Target, TargetList, Targets, TargetsAt,
+};
 pub use view::{EntryView, FactView};
 
 use self::lone::Lone;

@@ -10,7 +10,7 @@
 
 use courser_contract::QoS;
 
-use super::{RetainMark, Target};
+use super::{IDENTIFIERS_MAX, RetainMark, Target};
 use crate::{
     canonical::{Canonical, DecodeError, Reader, write_count},
     ids::{self, COUNTER_MAX, Owner, PLACES_MAX},
@@ -23,8 +23,6 @@ const IDENTIFIERS: u8 = 1 << 5;
 const FLAGS_END: u8 = 1 << 6;
 /// Flags and two numbers.
 const TARGET_BYTES_MIN: usize = 3;
-/// A target has one byte for their number where it is not packed.
-const IDENTIFIERS_MAX: u64 = 255;
 
 /// A list of targets as an entry says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +109,7 @@ fn step(reader: &mut Reader<'_>, before: i64, end: u64) -> Result<u64, DecodeErr
 
 fn read_identifiers(reader: &mut Reader<'_>) -> Result<Vec<u32>, DecodeError> {
     let count = varint::read(reader)?;
-    if count > IDENTIFIERS_MAX {
+    if count > IDENTIFIERS_MAX as u64 {
         return Err(DecodeError::Invalid("identifiers of a target"));
     }
     let identifier = |_| {

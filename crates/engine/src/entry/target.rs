@@ -10,6 +10,12 @@ use crate::canonical::DecodeError;
 
 const TARGET_BYTES: usize = 16;
 
+/// Identifiers that one delivery carries at most: more than a session may have subscriptions, unless `mqtt.subscriptions_max` is set higher. One
+/// with more that match gets the lowest ones.
+pub(crate) const IDENTIFIERS_MAX: usize = 16_384;
+/// Of a target that is written in place, whose number of them has a byte.
+const IDENTIFIERS_IN_PLACE_MAX: usize = u8::MAX as usize;
+
 /// Where a record goes: one stream, and how the delivery looks (M7).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
@@ -56,6 +62,13 @@ impl RetainMark {
 }
 
 impl Target {
+    /// Whether an entry can say it in place; what is longer is written in sets only.
+    #[inline]
+    pub(crate) fn fits_in_place(&self) -> bool {
+        let identifiers = self.identifiers.as_deref();
+        identifiers.is_none_or(|all| all.len() <= IDENTIFIERS_IN_PLACE_MAX)
+    }
+
     pub(super) fn encoded_len(&self) -> usize {
         let count = self.identifiers.as_ref().map_or(0, |ids| ids.len());
         TARGET_BYTES + (count * 4).next_multiple_of(8)
@@ -63,7 +76,7 @@ impl Target {
 
     pub(super) fn write(&self, out: &mut impl BufMut) {
         let identifiers = self.identifiers.as_deref().unwrap_or(&[]);
-        let count = u8::try_from(identifiers.len()).expect("at most 255 identifiers are kept");
+        let count = u8::try_from(identifiers.len()).expect("longer lists are written in sets");
         out.put_u64_le(self.stream);
         out.put_u8(self.qos as u8 | (self.retain as u8) << 2);
         out.put_u8(count);

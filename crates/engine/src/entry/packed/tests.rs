@@ -63,7 +63,10 @@ fn what_no_target_says_is_refused() {
             one(&[1, 2, 0x80, 0x80, 0x80, 0x10]),
             "a place above the table",
         ),
-        (one(&[1 | IDENTIFIERS, 2, 2, 0x80, 2]), "256 identifiers"),
+        (
+            one(&[1 | IDENTIFIERS, 2, 2, 0x81, 0x80, 1]),
+            "16,385 identifiers",
+        ),
         (
             2_000_000_u32.to_le_bytes().to_vec(),
             "more than there is room for",
