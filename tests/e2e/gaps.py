@@ -19,6 +19,7 @@ GAPS: dict[str, dict[str, str]] = {
     "gmqtt": {
         "an empty client id": "the library makes up an id of its own",
         "manual acknowledgement in 3.1.1": "acknowledges before the callback runs, except in 5.0",
+        "properties of a CONNACK that refuses": "raises the reason code and drops the rest",
     },
     "mosquitto": {
         "details of CONNACK": "the tools print no more than its reason code",
@@ -32,6 +33,7 @@ GAPS: dict[str, dict[str, str]] = {
         "a topic alias across messages": "mosquitto_pub with -D publish topic-alias sends the whole topic each time",
         "binary correlation data": "-D takes text",
         "reason and properties of DISCONNECT": "a signal is the only way to end mosquitto_sub, and takes none",
+        "properties of a DISCONNECT": "the tools print no more than its reason code",
         "DISCONNECT 0x00 with a will": "on a signal mosquitto_sub sends 0x04 in 5.0",
     },
     "mqttjs": {

@@ -12,6 +12,7 @@ import socket
 import paho.mqtt.client as paho
 import pytest
 import wire
+from clients.base import Refused, Will
 from paho.mqtt.enums import CallbackAPIVersion
 
 pytestmark = [
@@ -56,8 +57,36 @@ def test_connected_clients(brokers, raw, permanent, reason):
     assert redirect(broker, raw.client_id("sent"), to="b.example")[0] == 404
 
 
-def test_paho_is_told_the_server(brokers):
-    """A library that we did not write reads the reason code and the Server Reference, and comes back with its session."""
+PLACES = "[2001:db8::1]:1883 c.example"
+
+
+@pytest.mark.v5
+@pytest.mark.parametrize("permanent, reason", [(False, 0x9C), (True, 0x9D)])
+def test_libraries_are_told_the_server(brokers, mqtt, permanent, reason):
+    """DISCONNECT with the reason and the Server Reference, as each library shows it (v5 section 4.11)."""
+    mqtt.broker = broker = brokers.own(sys_interval=0)
+    client = mqtt.connect("fleet", will=Will("wills", b"gone"))
+    assert redirect(broker, mqtt.client_id("fleet"), to=PLACES, permanent=permanent)[0] == 200
+    assert client.wait_closed() == reason
+    assert client.close_properties["server_reference"] == PLACES
+
+
+@pytest.mark.v5
+@pytest.mark.parametrize("permanent, reason", [("false", 0x9C), ("true", 0x9D)])
+def test_libraries_are_told_the_server_in_connack(brokers, mqtt, permanent, reason):
+    """CONNACK with the same, from a broker that sends all its clients elsewhere (v5 section 4.11)."""
+    mqtt.broker = brokers.common(redirect_to=PLACES, redirect_permanently=permanent)
+    try:
+        connack = mqtt.open("fleet")[1]
+        code, properties = connack.reason_code, connack.properties
+    except Refused as refused:
+        code, properties = refused.reason_code, refused.properties
+    assert code == reason
+    assert properties["server_reference"] == PLACES
+
+
+def test_paho_comes_back_with_its_session(brokers):
+    """A library that reconnects by itself finds its session where it was: it is only told where to go."""
     broker = brokers.own(sys_interval=0)
     ends, presents = queue.Queue(), queue.Queue()
     client = paho.Client(CallbackAPIVersion.VERSION2, client_id="fleet", protocol=paho.MQTTv5)

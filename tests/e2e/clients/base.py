@@ -22,12 +22,26 @@ class Unsupported(Exception):
         self.feature = feature
 
 
+class Untold(dict):
+    """Properties that the library has read and shows to nobody."""
+
+    def __init__(self, feature: str):
+        super().__init__()
+        self.feature = feature
+
+    def __bool__(self):
+        return True
+
+    def __getitem__(self, name):
+        raise Unsupported(self.feature)
+
+
 class Refused(Exception):
     """The broker answered CONNECT with a refusal."""
 
-    def __init__(self, reason_code: int):
+    def __init__(self, reason_code: int, properties: dict | None = None):
         super().__init__(f"refused with {reason_code:#x}")
-        self.reason_code = reason_code
+        self.reason_code, self.properties = reason_code, properties or {}
 
 
 @dataclass
@@ -110,6 +124,8 @@ class Client:
         self.address, self.version = address, version
         self.inbox: queue.Queue[Message] = queue.Queue()
         self.options = Options()
+        # Of the DISCONNECT with which the broker has ended the connection.
+        self.close_properties: dict = {}
 
     def connect(self, options: Options) -> Connack:
         raise NotImplementedError

@@ -1,7 +1,7 @@
 """Libraries of other languages: a driver process speaks JSON lines and runs the adapter's commands on many clients.
 
 To the driver: `{"id", "client", "op", ...}`. From it: `{"id", "ok"}`, `{"id", "error"}`, `{"id", "unsupported"}` or
-`{"id", "refused"}` for each request, and `{"event": "message" | "closed", "client", ...}`. Bytes are base64.
+`{"id", "refused", "properties"}` for each request, and `{"event": "message" | "closed", "client", ...}`. Bytes are base64.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Driver:
         if "unsupported" in found:
             raise Unsupported(found["unsupported"])
         if "refused" in found:
-            raise Refused(found["refused"])
+            raise Refused(found["refused"], from_driver(found.get("properties")))
         if "error" in found:
             raise AssertionError(f"{request['op']}: {found['error']}")
         return found["ok"] or {}
@@ -104,6 +104,7 @@ class DriverClient(Client):
     def handle(self, event: dict) -> None:
         if event["event"] == "closed":
             self.close_reason = event.get("reason")
+            self.close_properties = from_driver(event.get("properties"))
             self.closed.set()
             return
         message = Message(

@@ -12,7 +12,7 @@ import gmqtt
 from gmqtt.mqtt.constants import MQTTv50, MQTTv311
 from gmqtt.mqtt.handler import MQTTConnectError
 
-from .base import WAIT_SECONDS, Client, Connack, Door, Message, Options, Refused, Subscription, Unsupported
+from .base import WAIT_SECONDS, Client, Connack, Door, Message, Options, Refused, Subscription, Unsupported, Untold
 
 logging.getLogger("gmqtt").setLevel(logging.CRITICAL)
 
@@ -124,7 +124,7 @@ class Gmqtt(Client):
         try:
             await client.connect(*self.address, ssl=below(options.door), keepalive=options.keep_alive, version=version)
         except MQTTConnectError as error:
-            raise Refused(error._code) from None
+            raise Refused(error._code, Untold("properties of a CONNACK that refuses")) from None
 
     def _watch_acknowledgements(self, handler) -> None:
         """gmqtt tells nobody when a publish is done, so its handlers of PUBACK, PUBREC and PUBCOMP are listened to."""
@@ -167,6 +167,9 @@ class Gmqtt(Client):
         data = bytes(packet) if isinstance(packet, (bytes, bytearray)) else b""
         if not self.closed.is_set():
             self.close_reason = data[0] if data and self.version == 5 else None
+            if len(data) > 1 and self.version == 5:
+                # It hands the packet over as it came, and reads properties for others.
+                self.close_properties = from_gmqtt(client._package_handler._parse_properties(data[1:])[0])
             self.closed.set()
 
     def _slot(self, mid: int) -> queue.Queue:

@@ -14,7 +14,7 @@ import subprocess
 import threading
 import uuid
 
-from .base import WAIT_SECONDS, Client, Connack, Message, Options, Subscription, Unsupported
+from .base import WAIT_SECONDS, Client, Connack, Message, Options, Subscription, Unsupported, Untold
 
 # ours -> name after -D
 NAMES = {
@@ -73,6 +73,7 @@ class MosquittoCli(Client):
         self.subscribed: queue.Queue = queue.Queue()
         self.closed = threading.Event()
         self.close_reason: int | None = None
+        self.close_properties = Untold("properties of a DISCONNECT")
         self.own_topic = ""
         self.lines: list[str] = []
 

@@ -29,6 +29,7 @@ NAMES = {
     "request_response_info": "RequestResponseInformation",
     "response_info": "ResponseInformation",
     "reason_string": "ReasonString",
+    "server_reference": "ServerReference",
     "receive_maximum": "ReceiveMaximum",
     "topic_alias_maximum": "TopicAliasMaximum",
     "topic_alias": "TopicAlias",
@@ -115,7 +116,7 @@ class Paho(Client):
             raise ConnectionError("paho could not connect")
         flags, reason, properties = event
         if reason.value:
-            raise Refused(reason.value)
+            raise Refused(reason.value, from_paho(properties))
         return Connack(bool(flags.session_present), reason.value, from_paho(properties))
 
     def _on_message(self, client, userdata, message) -> None:
@@ -126,7 +127,8 @@ class Paho(Client):
         self.inbox.put(found)
 
     def _on_disconnect(self, client, userdata, flags, reason, properties) -> None:
-        self.close_reason = reason.value if flags.is_disconnect_packet_from_server else None
+        if flags.is_disconnect_packet_from_server:
+            self.close_reason, self.close_properties = reason.value, from_paho(properties)
         self.closed.set()
 
     def _slot(self, mid: int) -> queue.Queue:

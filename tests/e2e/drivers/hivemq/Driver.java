@@ -38,9 +38,11 @@ public final class Driver {
     /** The broker refused CONNECT. */
     static final class Refused extends RuntimeException {
         final int code;
+        final JsonObject properties;
 
-        Refused(int code) {
+        Refused(int code, JsonObject properties) {
             this.code = code;
+            this.properties = properties;
         }
     }
 
@@ -177,6 +179,7 @@ public final class Driver {
             line.addProperty("unsupported", error.getMessage());
         } else if (error instanceof Refused refused) {
             line.addProperty("refused", refused.code);
+            line.add("properties", refused.properties);
         } else {
             line.addProperty("error", String.valueOf(error));
         }

@@ -80,7 +80,7 @@ final class Session3 implements Driver.Session {
                 return found;
             }
             if (Driver.cause(error) instanceof Mqtt3ConnAckException refused) {
-                throw new Driver.Refused(refused.getMqttMessage().getReturnCode().getCode());
+                throw new Driver.Refused(refused.getMqttMessage().getReturnCode().getCode(), new JsonObject());
             }
             throw new IllegalStateException(Driver.cause(error));
         });

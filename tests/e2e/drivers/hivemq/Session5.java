@@ -29,10 +29,12 @@ import com.hivemq.client.mqtt.mqtt5.message.subscribe.Mqtt5Subscribe;
 import com.hivemq.client.mqtt.mqtt5.message.subscribe.Mqtt5Subscription;
 import com.hivemq.client.mqtt.mqtt5.message.unsubscribe.Mqtt5Unsubscribe;
 import com.hivemq.client.mqtt.datatypes.MqttTopicFilter;
+import com.hivemq.client.mqtt.datatypes.MqttUtf8String;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -126,10 +128,17 @@ final class Session5 implements Driver.Session {
                 return connack(ack);
             }
             if (Driver.cause(error) instanceof Mqtt5ConnAckException refused) {
-                throw new Driver.Refused(refused.getMqttMessage().getReasonCode().getCode());
+                var answer = refused.getMqttMessage();
+                throw new Driver.Refused(answer.getReasonCode().getCode(), reference(answer.getServerReference()));
             }
             throw new IllegalStateException(Driver.cause(error));
         });
+    }
+
+    private static JsonObject reference(Optional<MqttUtf8String> reference) {
+        JsonObject properties = new JsonObject();
+        reference.ifPresent(text -> properties.addProperty("server_reference", text.toString()));
+        return properties;
     }
 
     private static JsonObject connack(Mqtt5ConnAck ack) {
@@ -160,6 +169,7 @@ final class Session5 implements Driver.Session {
         event.addProperty("client", name);
         if (context.getCause() instanceof Mqtt5DisconnectException given) {
             event.addProperty("reason", given.getMqttMessage().getReasonCode().getCode());
+            event.add("properties", reference(given.getMqttMessage().getServerReference()));
         }
         Driver.send(event);
     }

@@ -31,7 +31,8 @@ const NAMES = {
   wildcard_available: 'wildcardSubscriptionAvailable',
   subscription_ids_available: 'subscriptionIdentifiersAvailable',
   shared_available: 'sharedSubscriptionAvailable',
-  reason_string: 'reasonString'
+  reason_string: 'reasonString',
+  server_reference: 'serverReference'
 }
 const OURS = Object.fromEntries(Object.entries(NAMES).map(([ours, theirs]) => [theirs, ours]))
 const FLAGS = new Set(['payload_format', 'request_problem_info', 'request_response_info'])
@@ -110,15 +111,20 @@ function connect (request, name) {
     const client = mqtt.connect(given)
     clients.set(name, client)
     let reason = null
+    let properties = {}
+    client.on('packetreceive', packet => { if (packet.cmd === 'connack') properties = toOurs(packet.properties) })
     client.on('connect', packet => resolve({
       session_present: packet.sessionPresent,
       reason_code: packet.reasonCode || packet.returnCode || 0,
       properties: toOurs(packet.properties)
     }))
-    client.on('error', reject)
-    client.on('disconnect', packet => { reason = packet.reasonCode ?? null })
+    client.on('error', error => reject(Object.assign(error, { properties })))
+    client.on('disconnect', packet => {
+      reason = packet.reasonCode ?? null
+      properties = toOurs(packet.properties)
+    })
     client.on('close', () => {
-      send({ event: 'closed', client: name, reason })
+      send({ event: 'closed', client: name, reason, properties: reason === null ? {} : properties })
       reject(new Error('closed before CONNACK'))
     })
     client.on('message', (topic, payload, packet) => send({
@@ -195,7 +201,7 @@ async function handle (line) {
     send({ id: request.id, ok })
   } catch (error) {
     if (error instanceof Unsupported) send({ id: request.id, unsupported: error.message })
-    else if (request.op === 'connect' && error.code > 0) send({ id: request.id, refused: error.code })
+    else if (request.op === 'connect' && error.code > 0) send({ id: request.id, refused: error.code, properties: error.properties })
     else send({ id: request.id, error: String(error.stack || error) })
   }
 }
