@@ -327,7 +327,7 @@ mod tests {
         let list = Pooled(Rc::new(list));
         let hash = |l2: &L2| l2.pool.hasher().hash_one(&list);
         assert_ne!(hash(&L2::new()), hash(&L2::new()));
-    use super::*;
+    }
 
     /// I9: what one delivery says of subscriptions is bounded.
     #[test]

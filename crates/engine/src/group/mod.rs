@@ -12,6 +12,7 @@
 //! - a message is in one place: under way, set aside, to go out again, or not looked at yet
 //! - a member has no more under way than its window, but what it is owed after coming back with a smaller one
 
+mod bits;
 mod codec;
 mod dispatch;
 mod seats;

@@ -6,6 +6,7 @@ use courser_contract::{FrontId, HomeRef, MemberConnection, Seq, SharedStrategy, 
 use rapidhash::v3::rapidhash_v3;
 
 use super::Member;
+use super::bits::Bits;
 
 /// Place of a member in the leader's memory; used again after the member has gone with all that it had.
 pub(super) type SeatId = u32;
@@ -58,70 +59,6 @@ pub(super) enum Turn {
     Busy(SeatId),
     /// No connected member of the highest priority has room.
     Nobody,
-}
-
-/// A set of seats.
-#[derive(Clone, Debug, Default)]
-struct Bits {
-    words: Vec<u64>,
-}
-
-impl Bits {
-    /// Room for a number of seats, those that are new not in the set.
-    fn grow(&mut self, seats: usize) {
-        self.words.resize(seats.div_ceil(64), 0);
-    }
-
-    fn contains(&self, seat: SeatId) -> bool {
-        self.words
-            .get(seat as usize / 64)
-            .is_some_and(|word| word & (1 << (seat % 64)) != 0)
-    }
-
-    fn set(&mut self, seat: SeatId, on: bool) {
-        let word = &mut self.words[seat as usize / 64];
-        if on {
-            *word |= 1 << (seat % 64);
-        } else {
-            *word &= !(1 << (seat % 64));
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.words.iter().all(|&word| word == 0)
-    }
-
-    fn len(&self) -> u32 {
-        self.words.iter().map(|word| word.count_ones()).sum()
-    }
-
-    /// The first from `seat` on.
-    fn next_from(&self, seat: SeatId) -> Option<SeatId> {
-        let first = seat as usize / 64;
-        let mut mask = u64::MAX << (seat % 64);
-        for (index, word) in self.words.iter().enumerate().skip(first) {
-            let word = word & mask;
-            if word != 0 {
-                return Some(index as u32 * 64 + word.trailing_zeros());
-            }
-            mask = u64::MAX;
-        }
-        None
-    }
-
-    /// The first from `seat` on, and then from the beginning.
-    fn next_round(&self, seat: SeatId) -> Option<SeatId> {
-        self.next_from(seat).or_else(|| self.next_from(0))
-    }
-
-    /// All from `seat` on, and then those before it.
-    fn round(&self, seat: SeatId) -> impl Iterator<Item = SeatId> + '_ {
-        let from = |at, end| {
-            std::iter::successors(self.next_from(at), |&at| self.next_from(at + 1))
-                .take_while(move |&at| at < end)
-        };
-        from(seat, SeatId::MAX).chain(from(0, seat))
-    }
 }
 
 /// Most messages that a member gets in a row under [`SharedStrategy::RoundRobin`], while more than that wait for each.
