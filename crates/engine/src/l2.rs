@@ -56,7 +56,7 @@ impl Hash for Entry {
 }
 
 /// Seeded: clients choose what they subscribe to, and with it the lists.
-type Hasher = foldhash::fast::RandomState;
+type Seeded = foldhash::fast::RandomState;
 
 /// A resolved list in the cache.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ impl Hash for Pooled {
 pub(crate) struct L2 {
     matcher: Matcher<Entry>,
     cache: TopicCache<Cached>,
-    pool: HashSet<Pooled, Hasher>,
+    pool: HashSet<Pooled, Seeded>,
     sweep_at: usize,
     /// Sets whose lists nobody needs any more, to be proposed as dropped.
     unused_sets: Vec<u32>,

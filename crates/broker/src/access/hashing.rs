@@ -301,7 +301,7 @@ fn work(shared: &Shared) {
 
 /// What a thread has waited for.
 enum Waited {
-    Job(Job),
+    Job(Box<Job>),
     /// Nothing has come for as long as it was to wait.
     InVain,
     /// There will be no more.
@@ -312,7 +312,7 @@ enum Waited {
 fn wait(shared: &Shared, memory: &mut HashMemory) -> Option<Job> {
     loop {
         match next(shared, (memory.kib() > 0).then_some(IDLE)) {
-            Waited::Job(job) => return Some(job),
+            Waited::Job(job) => return Some(*job),
             // Not under the lock, which shards take: these are megabytes.
             Waited::InVain => *memory = HashMemory::default(),
             Waited::Ended => return None,
@@ -329,7 +329,7 @@ fn next(shared: &Shared, patience: Option<Duration>) -> Waited {
             return Waited::Ended;
         }
         if let Some(job) = held.pop() {
-            return Waited::Job(job);
+            return Waited::Job(Box::new(job));
         }
         if is_over {
             return Waited::InVain;

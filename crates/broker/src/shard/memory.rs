@@ -147,7 +147,7 @@ impl Shard {
     fn drop_stalled(&mut self, id: FrontId) {
         if let Some(mut connection) = self.fronts.take(id) {
             self.hub.counters.closed_for_memory += 1;
-            let close = self.give_up(id, &mut connection, CloseCause::Stalled);
+            let close = self.abandon(id, &mut connection, CloseCause::Stalled);
             self.put_back(id, connection, close);
         }
     }

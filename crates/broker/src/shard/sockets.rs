@@ -272,11 +272,11 @@ impl Shard {
 
     /// The socket is at its end.
     pub(super) fn lose(&mut self, id: FrontId, connection: &mut Connection) -> Option<CloseCause> {
-        self.give_up(id, connection, CloseCause::Lost)
+        self.abandon(id, connection, CloseCause::Lost)
     }
 
     /// Nothing more is read from the socket or written to it.
-    pub(super) fn give_up(
+    pub(super) fn abandon(
         &mut self,
         id: FrontId,
         connection: &mut Connection,

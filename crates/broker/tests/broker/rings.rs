@@ -96,7 +96,7 @@ impl Reader {
         match packet.first & 0xF0 {
             0x30 => self.take_publish(client, packet.first, &packet.body),
             0x60 => {
-                let id = packet.body[..2].try_into().expect("two bytes were taken");
+                let id: [u8; 2] = packet.body[..2].try_into().expect("two bytes were taken");
                 self.unreleased.remove(&id);
                 client.send(0x70, &id);
             }

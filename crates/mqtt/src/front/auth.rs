@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use courser_contract::{CloseCause, DetachCause, FrontEffects, FrontId, Now};
+use courser_contract::{CloseCause, DetachCause, FrontEffects, FrontId, Now, Tick};
 
 use super::close::{End, Fault};
 use super::{Flow, Front};

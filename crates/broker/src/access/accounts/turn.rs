@@ -12,7 +12,7 @@ use super::super::drain::ms_between;
 use super::super::hashing::{Called, News, Skipped};
 use super::super::lanes::Ticket;
 use super::super::throttle::{Coming, Wake};
-use super::super::wanted::Wanted;
+use super::super::wanted::{Waits, Wanted};
 use super::{Accounts, Admission, Asker, Job, Kind, LookedAt, Origin, Proof};
 
 /// What a client came with that is to be looked at.

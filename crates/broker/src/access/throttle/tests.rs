@@ -22,8 +22,10 @@ const fn coming(origin: Origin, kind: Kind) -> Coming {
 }
 
 /// Who was told what, in that order.
+type Said = Vec<(u32, Result<(), Why>)>;
+
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<(u32, Result<(), Why>)>>>);
+struct Told(Arc<Mutex<Said>>);
 
 impl Told {
     /// Comes with a password.
@@ -33,7 +35,7 @@ impl Told {
         throttle.come(coming(origin, Kind::Password), now, || wake)
     }
 
-    fn take(&self) -> Vec<(u32, Result<(), Why>)> {
+    fn take(&self) -> Said {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
