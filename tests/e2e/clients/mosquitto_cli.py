@@ -144,7 +144,7 @@ class MosquittoCli(Client):
                 dup = found[1] == "1"
             elif found := re.match(r"Subscribed \(mid: \d+\): (.*)", line):
                 self.subscribed.put([int(code) for code in found[1].split(",")])
-            elif found := re.search(r"received DISCONNECT \((\d+)\)", line):
+            elif found := re.search(r"[Rr]eceived DISCONNECT \((\d+)\)", line):
                 self.close_reason = int(found[1])
                 self.process.kill()  # else it would connect again
         self.closed.set()
