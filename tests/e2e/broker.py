@@ -172,6 +172,7 @@ class Courser(Broker):
         "connect_bytes": "mqtt.connect_bytes_max={}",
         "connections_max": "listeners.connections_max={}",
         "retained_payload": "retained.payload_bytes_max={}",
+        "subscriptions": "mqtt.subscriptions_max={}",
         "queue_messages": "session.queue_messages_max={}",
         "queue_bytes": "session.queue_bytes_max={}",
         "packet_bytes": "mqtt.packet_bytes_max={}",

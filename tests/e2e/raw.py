@@ -20,6 +20,8 @@ class RawClient:
 
     # How long a packet may take.
     patience = WAIT_SECONDS
+    # The largest packet that it has said it takes.
+    packet_max: int | None = None
 
     def __init__(self, address: tuple[str, int], version: int):
         self.version = version
@@ -69,6 +71,7 @@ class RawClient:
             found = self._cut()
             if found:
                 self.trace.append(str(found))
+                assert self.packet_max is None or found.size <= self.packet_max, f"longer than {self.packet_max}: {found}"
                 if found.kind == wire.CONNACK:
                     self.connacks += 1
                     assert self.connacks == 1, "a second CONNACK"
@@ -150,7 +153,8 @@ class RawClient:
         return self.next_id
 
     def connect(self, client_id: str = "", **options) -> Packet:
-        """CONNECT and the CONNACK that accepts it."""
+        """CONNECT and the CONNACK that accepts it. No packet may be longer than the Maximum Packet Size that is given here."""
+        self.packet_max = dict(options.get("properties", ())).get("maximum_packet_size")
         self.send(wire.connect(self.version, client_id, **options))
         return self.expect(wire.CONNACK, reason=0)
 

@@ -202,7 +202,35 @@ def test_bad_filter(raw, name):
     publisher.publish("g/a", b"x", qos=1)
 
 
-def test_good_and_bad_filters_together(raw):
+@pytest.mark.parametrize("bad", ["a/#/b", "$share/g", "a/" * 200])
+def test_one_good_and_one_bad_filter(raw, bad):
+    """A bad filter has a code of its own in SUBACK, and the good one works; or the connection ends, and neither is there.
+
+    v3 [MQTT-3.8.4-4] v3 [MQTT-3.8.4-5] v5 [MQTT-3.8.4-5] v5 [MQTT-3.8.4-6]
+    """
+    topic, marker = raw.topic(), raw.topic("marker")
+    client, _ = raw.resume("c")
+    client.send(wire.subscribe(raw.version, 1, [(topic, 0), (bad, 0)]))
+    found = client.receive()
+    is_answered = found is not None and found.kind == wire.SUBACK
+    if is_answered:
+        assert (found.packet_id, found.reasons[0], len(found.reasons)) == (1, 0, 2) and found.reasons[1] >= 0x80, found
+    else:
+        if found is not None:
+            assert found.kind == wire.DISCONNECT and found.reason in (0x81, 0x82, 0x8F), found
+            assert client.receive() is None
+        client, present = raw.resume("c")
+        assert present
+    client.subscribe(marker)
+    publisher = raw.connect("pub")
+    publisher.publish(topic, b"to the good one", qos=1)
+    publisher.publish(marker, b"marker", qos=1)
+    if is_answered:
+        client.message(payload=b"to the good one")
+    client.message(payload=b"marker")
+
+
+def test_nothing_behind_a_bad_packet_is_handled(raw):
     """What follows a bad packet on the same socket is not handled.
 
     v3 [MQTT-4.8.0-1] v5 [MQTT-4.13.1-1]

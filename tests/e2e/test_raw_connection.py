@@ -5,7 +5,7 @@ import time
 
 import pytest
 import wire
-from wire import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBLISH, V5
+from wire import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBLISH, PUBREC, SUBACK, UNSUBACK, V5
 
 
 def test_one_byte_writes(raw):
@@ -277,30 +277,43 @@ def test_every_alias_up_to_the_maximum(raw):
         watcher.expect(PUBLISH, topic=raw.topic(str(alias)), payload=b"%d" % alias)
 
 
+def refusals(raw, client):
+    """Sends what is refused without the end of the connection, or nearly so, and gives all four answers."""
+    client.subscribe(raw.topic())
+    client.send(
+        wire.subscribe(V5, 1, [(raw.topic("one too many"), 0)]),
+        wire.unsubscribe(V5, 2, [raw.topic("none")]),
+        wire.publish(V5, raw.topic("large"), bytes(11), qos=1, retain=True, packet_id=3),
+        wire.publish(V5, raw.topic("large"), bytes(11), qos=2, retain=True, packet_id=4),
+    )
+    found = {packet.kind: packet for packet in (client.receive() for _ in range(4))}
+    assert {kind: (packet.packet_id, packet.reason, packet.reasons) for kind, packet in found.items()} == {
+        SUBACK: (1, 0, [0x97]),
+        UNSUBACK: (2, 0, [0x11]),
+        PUBACK: (3, 0x97, []),
+        PUBREC: (4, 0x97, []),
+    }
+    client.ping()
+    return found
+
+
 @pytest.mark.v5
-def test_no_problem_information(raw):
-    """Request Problem Information 0: no Reason String and User Property on acknowledgements; Response Information only if asked for.
+@pytest.mark.courser
+def test_no_problem_information(brokers, raw):
+    """Request Problem Information 0: no Reason String and User Property on refusals, which have one for others; Response Information only if
+    asked for.
 
     v5 [MQTT-3.1.2-28] v5 [MQTT-3.1.2-29] v5 [MQTT-2.2.2-1] v5 [MQTT-3.9.2-1] v5 [MQTT-3.9.2-2] v5 [MQTT-3.11.2-1] v5 [MQTT-3.11.2-2]
     v5 [MQTT-3.4.2-2] v5 [MQTT-3.4.2-3] v5 [MQTT-3.5.2-2] v5 [MQTT-3.5.2-3] v5 [MQTT-3.2.2-19] v5 [MQTT-3.2.2-20]
     """
+    raw.broker = brokers.common(retained_payload="10", subscriptions=1)
     client = raw.open()
-    given = {"request_problem_info": 0, "request_response_info": 0, "maximum_packet_size": 60}
-    found = client.connect(raw.client_id("c"), properties=given)
+    found = client.connect(raw.client_id("c"), properties={"request_problem_info": 0, "request_response_info": 0})
     assert "response_info" not in found.properties
-    assert found.size <= 60
-    client.send(
-        wire.subscribe(V5, 1, [("$share/bad", 0), (raw.topic(), 0)]),
-        wire.unsubscribe(V5, 2, [raw.topic("none")]),
-        wire.publish(V5, raw.topic("none"), b"", qos=1, packet_id=3),
-        wire.publish(V5, raw.topic("none"), b"", qos=2, packet_id=4),
-    )
-    for _ in range(4):
-        packet = client.receive()
-        if packet is None or packet.kind == DISCONNECT:
-            break
-        assert packet.size <= 60
-        assert not {"reason_string", "user_property"} & set(packet.properties)
+    for packet in refusals(raw, client).values():
+        assert not {"reason_string", "user_property"} & set(packet.properties), packet
+    told = refusals(raw, raw.connect("told"))
+    assert {kind for kind, packet in told.items() if "reason_string" in packet.properties} == {SUBACK, PUBACK, PUBREC}
 
 
 @pytest.mark.v5
