@@ -22,10 +22,12 @@ GAPS: dict[str, dict[str, str]] = {
         "properties of a CONNACK that refuses": "raises the reason code and drops the rest",
     },
     "mosquitto": {
-        "details of CONNACK": "the tools print no more than its reason code",
+        "details of CONNACK": "the tools print no properties of it",
         "an empty client id": "in 5.0 the tools have no option for it; in 3.1.1 they send one unasked",
         "manual acknowledgement": "the tools acknowledge by themselves",
         "a SUBSCRIBE at a chosen time": "mosquitto_sub subscribes once, when it starts",
+        "messages without a SUBSCRIBE": "mosquitto_sub subscribes each time it is started, also where the session has subscriptions",
+        "notice of a closed connection in 3.1.1": "mosquitto_sub connects again without a word",
         "an UNSUBSCRIBE at a chosen time": "mosquitto_sub -U unsubscribes when it starts",
         "several QoS in one SUBSCRIBE": "one -q for all filters",
         "subscription options": "2.0.11 has no options for No Local, Retain As Published and Retain Handling",

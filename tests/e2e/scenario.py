@@ -94,6 +94,11 @@ class Library(Names):
             options["properties"] = {"session_expiry": SESSION_SECONDS, **options.get("properties", {})}
         return self.open(name, **options)
 
+    def has_connected(self, client: Client, *subscriptions: Subscription) -> None:
+        """One that has taken a session up is connected from here on; where that takes a SUBSCRIBE, to what it has subscribed to already."""
+        if client.connects_late:
+            client.subscribe(list(subscriptions))
+
     def subscriber(self, *filters: str | Subscription, qos: int = 2, name: str = "sub", properties=None, **options) -> Client:
         """A client that has subscribed."""
         client = self.connect(name, **options)

@@ -81,9 +81,13 @@ class Options:
 
 @dataclass
 class Connack:
-    session_present: bool
+    session_present: bool | None  # None: the library does not tell
     reason_code: int = 0
     properties: dict = field(default_factory=dict)
+
+    def session_may_be(self, present: bool) -> bool:
+        """Whether a session was there or not, as far as the library tells."""
+        return self.session_present in (present, None)
 
 
 @dataclass
@@ -119,6 +123,8 @@ class Client:
     """One connection (and the session behind it). `version` is 3 (for 3.1.1) or 5."""
 
     library = "?"
+    # Whether it connects when it subscribes or publishes, and not before.
+    connects_late = False
 
     def __init__(self, address: tuple[str, int], version: int):
         self.address, self.version = address, version

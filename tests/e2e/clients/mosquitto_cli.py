@@ -40,12 +40,13 @@ MARK = "\x01MESSAGE "
 
 
 class LazyConnack(Connack):
-    """The tools do not show the CONNACK."""
+    """The tools do not show the CONNACK: a refusal is seen by what they do next, and properties are not."""
 
     def __init__(self):
-        pass
+        self.session_present = None
 
-    def __getattribute__(self, name):
+    @property
+    def properties(self):
         raise Unsupported("details of CONNACK")
 
 
@@ -66,6 +67,7 @@ def property_flags(command: str, values: dict | None) -> list[str]:
 
 class MosquittoCli(Client):
     library = "mosquitto"
+    connects_late = True
 
     def __init__(self, address, version):
         super().__init__(address, version)
@@ -178,6 +180,18 @@ class MosquittoCli(Client):
 
     def unsubscribe(self, filters):
         raise Unsupported("an UNSUBSCRIBE at a chosen time")
+
+    def message(self, *arguments) -> Message:
+        self._must_have_subscribed()
+        return super().message(*arguments)
+
+    def messages(self, *arguments) -> list[Message]:
+        self._must_have_subscribed()
+        return super().messages(*arguments)
+
+    def _must_have_subscribed(self) -> None:
+        if self.process is None:
+            raise Unsupported("messages without a SUBSCRIBE")
 
     # -- publishing
 
