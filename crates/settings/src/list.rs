@@ -148,9 +148,12 @@ impl Tables<'_> {
             let Some(item) = item else { continue };
             let identity = item.identity();
             let key = format!("{list}[{identity}]");
+            let named = taken.iter().find(|it| it.name == T::IDENTITY);
+            let drawn = named.and_then(|it| it.reference.as_deref());
+            let shown = drawn.map_or_else(|| identity.clone(), quoted);
             let fault = if let Some(other) = self.origins.get(&key) {
                 format!(
-                    "there are two [[{list}]] with {} = {identity}; the other one: {other}",
+                    "there are two [[{list}]] with {} = {shown}; the other one: {other}",
                     T::IDENTITY
                 )
             } else if items.len() == T::ITEMS_MAX {
@@ -178,9 +181,39 @@ impl Tables<'_> {
             self.errors.push(SettingError {
                 origin: named.filter(|_| twice).map_or(place, |it| it.place),
                 message: fault,
-                key: Some(key),
+                key: Some(format!("{list}[{shown}]")),
             });
         }
+    }
+}
+
+/// Items whose name was drawn from elsewhere, which may be a secret: what each is called in keys, and what it is called where somebody reads it.
+#[derive(Debug)]
+pub(crate) struct DrawnItems(Vec<(String, String)>);
+
+impl DrawnItems {
+    /// Of these texts that draw, by key.
+    pub(crate) fn of(references: &BTreeMap<String, String>) -> Self {
+        let lists = lists();
+        let named = references.iter().filter_map(|(key, text)| {
+            let FieldKey {
+                list,
+                identity,
+                field,
+            } = FieldKey::parse(key)?;
+            let is_name = lists
+                .iter()
+                .any(|it| it.name == list && it.identity == field);
+            let called = |name: &str| format!("{list}[{name}]");
+            is_name.then(|| (called(&identity), called(&quoted(text))))
+        });
+        Self(named.collect())
+    }
+
+    /// A text without the names.
+    pub(crate) fn hide(&self, text: &str) -> String {
+        let hidden = |text: String, (item, shown): &(String, String)| text.replace(item, shown);
+        self.0.iter().fold(text.to_owned(), hidden)
     }
 }
 

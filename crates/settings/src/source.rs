@@ -13,7 +13,7 @@ use self::draw::Elsewhere;
 use crate::Setting;
 use crate::check::contradictions;
 use crate::error::{Errors, Origin, SettingError};
-use crate::list::{FieldKey, Given, NotAssigned, Table, Tables};
+use crate::list::{DrawnItems, FieldKey, Given, NotAssigned, Table, Tables};
 use crate::moved::{Fate, MOVED, Moved};
 use crate::resolved::Resolved;
 use crate::table::{SECTIONS, Settings, lists, table};
@@ -149,6 +149,11 @@ impl Sources {
         // What is wrong by itself has left a value that nobody has set, which may contradict others.
         if errors.is_empty() {
             errors = contradictions(&resolved);
+            let drawn = DrawnItems::of(&resolved.references);
+            for error in &mut errors {
+                error.message = drawn.hide(&error.message);
+                error.key = error.key.as_deref().map(|key| drawn.hide(key));
+            }
         }
         if errors.is_empty() {
             return Ok(resolved);

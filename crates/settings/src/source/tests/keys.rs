@@ -78,6 +78,21 @@ fn i14_a_key_shows_nothing_that_was_drawn() {
     write("secret", "canary").expect("a file");
     let text = "[[listener]]\nname = \"${FILE:secret}\"\nunix = 1\n";
     write("courser.toml", text).expect("a file");
-    let sources = Sources::new().load("--config", &folder.path().join("courser.toml"));
-    assert_eq!(keys(sources), [Some("listener.unix".to_owned())]);
+    let load = || Sources::new().load("--config", &folder.path().join("courser.toml"));
+    assert_eq!(keys(load()), [Some("listener.unix".to_owned())]);
+    let one = "[[listener]]\nname = \"${FILE:secret}\"\n";
+    for text in [
+        one.to_owned(),
+        format!("{one}unix = \"/x\"\n{one}unix = \"/y\"\n"),
+    ] {
+        write("courser.toml", &text).expect("a file");
+        let errors = load()
+            .check()
+            .expect_err("it needs a place, and another name");
+        let said = format!("{errors} {:?}", keys(load()));
+        assert!(
+            said.contains("${FILE:secret}") && !said.contains("canary"),
+            "{said}"
+        );
+    }
 }
