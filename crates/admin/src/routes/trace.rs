@@ -25,14 +25,6 @@ async fn trace(
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<Trace>, ApiError> {
     let after = numbers_after(&parameters)?;
-    if after.is_empty() {
-        tracing::info!(
-            event = "trace_began",
-            by = principal.name,
-            client_id,
-            "an operator watches a client"
-        );
-    }
     let from = |shard: courser_contract::ShardId| match after.as_slice() {
         [] => u64::MAX,
         numbers => numbers.get(usize::from(shard.0)).copied().unwrap_or(0),
@@ -41,6 +33,15 @@ async fn trace(
         let why = "as many clients are traced as may be at once";
         return Err(ApiError::new(Code::Busy, why));
     };
+    // Every shard has heard of it: of a client that comes from here on nothing is missed.
+    if after.is_empty() {
+        tracing::info!(
+            event = "trace_began",
+            by = principal.name,
+            client_id,
+            "an operator watches a client"
+        );
+    }
     let next: Vec<String> = pages.iter().map(|page| page.next.to_string()).collect();
     let lost = match after.as_slice() {
         [] => 0,
