@@ -71,7 +71,7 @@ use self::pacing::Pacing;
 use self::partitions::Partitions;
 use self::ready::{Place, ReadyQueue};
 use self::recalls::Recalls;
-use self::recovery::{Held, Recovery};
+use self::recovery::{Held, ReadAhead, Recovery};
 use self::reports::{Busy, Reports};
 use self::settings::Tuning;
 use self::timers::Timer;
@@ -261,7 +261,7 @@ impl Stationed {
         let checkpoints = Checkpoints::new(link, every, places.last_logged(), partitions.ids());
         Self {
             store: Stores::Disk(Box::new(OnDisk::new(places, disk.orders))),
-            recovery: Recovery::Reading(disk.recovered),
+            recovery: Recovery::Reading(Box::new(ReadAhead::new(disk.handed))),
             checkpoints: Some(checkpoints),
             recalls: Some(Recalls::new(disk.questions, disk.recalled)),
         }

@@ -5,6 +5,8 @@
 //! the log    from          all shards   entries of   all shards
 //! is read    checkpoints   have         the log      serve
 //! ```
+//! While the log is read, checkpoints are read ahead as far as they do not need it.
+//!
 //! No group stands for election before all partitions of the process are made of their checkpoints: what a leader sends to
 //! another partition then finds the one that is to get it. And no CONNECT is taken before all partitions serve: until then L1
 //! lacks filters, and a publish would miss their sessions (M39). It waits a moment, and is told then that the server is not
@@ -15,7 +17,6 @@ pub(crate) mod making;
 
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::mpsc;
 
 use courser_cluster::{Group, GroupConfig, NodeId};
 use courser_contract::{
@@ -25,13 +26,14 @@ use courser_log::{CheckpointAt, FileDisk, Place, ReadError, SegmentNumber, Share
 use rand::Rng;
 
 pub(crate) use self::damage::Damaged;
+pub(crate) use self::making::ReadAhead;
 use self::making::{Made, MadeFor, Making};
 use super::Shard;
 use super::fronts::Access;
 use super::hub::Hub;
 use crate::classes::Stays;
 use crate::slots::Places;
-use crate::stations::{DiskFailure, RecoveredShard, Stage, with_causes, without_metadata};
+use crate::stations::{DiskFailure, Stage, with_causes, without_metadata};
 use crate::store::Stores;
 
 /// How far this shard's partitions have come.
@@ -39,7 +41,7 @@ pub(crate) enum Recovery {
     /// They serve, and so do those of all other shards. Always so where nothing is kept.
     Over,
     /// The writer reads the log.
-    Reading(mpsc::Receiver<RecoveredShard<FileDisk>>),
+    Reading(Box<ReadAhead>),
     /// Partitions are made of what was found.
     Restoring {
         /// Of these.
@@ -68,8 +70,12 @@ impl Recovery {
     }
 
     /// Whether it goes on without anything from outside.
-    pub(crate) const fn is_at_work(&self) -> bool {
-        matches!(self, Self::Restoring { .. })
+    pub(crate) fn is_at_work(&self) -> bool {
+        match self {
+            Self::Restoring { .. } => true,
+            Self::Reading(ahead) => ahead.is_at_work(),
+            Self::Over | Self::Restored(_) | Self::Replaying | Self::Served => false,
+        }
     }
 }
 
@@ -80,14 +86,17 @@ impl Shard {
         let before = mem::discriminant(&self.recovery);
         self.recovery = match mem::replace(&mut self.recovery, Recovery::Over) {
             Recovery::Over => return false,
-            Recovery::Reading(recovered) => match recovered.try_recv() {
-                Ok(found) => Recovery::Restoring {
-                    left: found.into_iter().map(Making::new).collect(),
-                    reading: Box::default(),
-                    groups: Vec::new(),
-                },
-                Err(_) => Recovery::Reading(recovered),
-            },
+            Recovery::Reading(mut ahead) => {
+                let limits = self.hub.partition_limits();
+                match ahead.go_on(&self.hub.places, &limits) {
+                    Some(left) => Recovery::Restoring {
+                        left,
+                        reading: Box::default(),
+                        groups: Vec::new(),
+                    },
+                    None => Recovery::Reading(ahead),
+                }
+            }
             Recovery::Restoring {
                 left,
                 reading,

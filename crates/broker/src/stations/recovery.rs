@@ -17,8 +17,8 @@ use courser_engine::{
 };
 use courser_log::{
     CheckpointAt, CheckpointError, CheckpointReader, CheckpointStore, Cleaner, Disk, EntryReader,
-    HardState, LiveEntries, Log, LogConfig, Manifests, OpenError, Recovered, RecoveredPartition,
-    StartId, WriteError,
+    HardState, LiveEntries, Log, LogConfig, Manifest, Manifests, OpenError, Recovered,
+    RecoveredPartition, StartId, WriteError,
 };
 
 use super::disk::{Counter, DiskFailure, DiskState};
@@ -52,9 +52,23 @@ pub(crate) struct Found<D: Disk> {
 /// What was found of the partitions of one shard, by number.
 pub(crate) type RecoveredShard<D> = Vec<Found<D>>;
 
+/// A checkpoint that a manifest names.
+pub(crate) struct Saved<D> {
+    pub(crate) store: CheckpointStore<D>,
+    pub(crate) manifest: Manifest,
+}
+
+/// What a shard is handed, in this order.
+pub(crate) enum Handed<D: Disk> {
+    /// Before the log is read: checkpoints of its partitions, of which nobody knows yet what they are good for.
+    Saved(Vec<Saved<D>>),
+    /// Its partitions.
+    Found(RecoveredShard<D>),
+}
+
 /// Where a shard hears of its partitions, and what wakes it.
 pub(crate) struct ShardDoor<D: Disk> {
-    pub(crate) recovered: mpsc::Sender<RecoveredShard<D>>,
+    pub(crate) handed: mpsc::Sender<Handed<D>>,
     pub(crate) doze: Arc<Doze>,
 }
 
@@ -70,6 +84,14 @@ pub(crate) struct LogStation<D: Disk> {
     /// By shard.
     pub(crate) doors: Vec<ShardDoor<D>>,
     pub(crate) parts: WriterParts<D>,
+}
+
+impl<D: Disk> ShardDoor<D> {
+    /// A shard that has ended meanwhile needs nothing.
+    fn hand(&self, what: Handed<D>) {
+        let _ = self.handed.send(what);
+        self.doze.wake();
+    }
 }
 
 impl<D: Disk> LogStation<D> {
@@ -96,6 +118,7 @@ impl<D: Disk> LogStation<D> {
         let disk = log.clone();
         let (store, loaded) = CheckpointStore::open(checkpoints, config.node)
             .map_err(|error| DiskFailure::Refused(with_causes(&error)))?;
+        hand_out_saved(&store, &loaded.manifests, &places, &doors);
         let (mut log, recovered) = Log::open(log, config, start, &loaded.manifests)
             .map_err(|error| open_failure(&error))?;
         for (id, error) in &loaded.damaged {
@@ -159,7 +182,29 @@ struct Stored<'a, D: Disk> {
     start: u32,
 }
 
-/// Gives each shard its partitions. One that has ended meanwhile needs none.
+/// Lets each shard read the checkpoints of its partitions while the log is read.
+fn hand_out_saved<D: Disk>(
+    store: &CheckpointStore<D>,
+    manifests: &Manifests,
+    places: &Places,
+    doors: &[ShardDoor<D>],
+) {
+    let mut by_shard: Vec<Vec<Saved<D>>> = doors.iter().map(|_| Vec::new()).collect();
+    // What partition 0 has is little.
+    for id in places.kept().filter(|id| *id != Places::METADATA) {
+        if let Some(manifest) = manifests.get(&id) {
+            by_shard[usize::from(places.shard_of(id).0)].push(Saved {
+                store: store.clone(),
+                manifest: manifest.clone(),
+            });
+        }
+    }
+    for (door, saved) in doors.iter().zip(by_shard) {
+        door.hand(Handed::Saved(saved));
+    }
+}
+
+/// Gives each shard its partitions.
 fn hand_out<D: Disk>(
     mut stored: Stored<'_, D>,
     mut recovered: Recovered,
@@ -175,8 +220,7 @@ fn hand_out<D: Disk>(
         by_shard[usize::from(places.shard_of(id).0)].push(found);
     }
     for (door, found) in doors.iter().zip(by_shard) {
-        let _ = door.recovered.send(found);
-        door.doze.wake();
+        door.hand(Handed::Found(found));
     }
     Ok(())
 }

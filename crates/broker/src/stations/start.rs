@@ -16,7 +16,7 @@ use super::disk::DiskState;
 use super::orders::{OrderSender, orders};
 use super::reader::{CheckpointDone, CheckpointDoor, Job, Reader};
 use super::recall::{QuestionDoor, RecallDoor, RecallStation, Told};
-use super::recovery::{LogStation, RecoveredShard, ShardDoor};
+use super::recovery::{Handed, LogStation, ShardDoor};
 use super::requests::{CopyDoor, RequestDoor};
 use super::writer::WriterParts;
 use crate::config::Config;
@@ -27,7 +27,7 @@ use crate::rings::Doze;
 pub(crate) struct DiskPorts {
     pub(crate) orders: OrderSender,
     /// Its partitions, once the log is read.
-    pub(crate) recovered: mpsc::Receiver<RecoveredShard<FileDisk>>,
+    pub(crate) handed: mpsc::Receiver<Handed<FileDisk>>,
     /// To the reader.
     pub(crate) jobs: mpsc::Sender<Job<FileDisk>>,
     /// What became of checkpoints.
@@ -96,7 +96,7 @@ impl Stations {
         let (told, told_taken) = mpsc::channel();
         for (shard, doze) in (0..).map(ShardId).zip(dozes) {
             let (sender, receiver) = orders(Arc::clone(doze), Arc::clone(&writer_doze));
-            let (recovered, found) = mpsc::channel();
+            let (handed, taken) = mpsc::channel();
             let (done, checkpoints) = mpsc::channel();
             checkpoint_doors.push(CheckpointDoor {
                 done,
@@ -109,7 +109,7 @@ impl Stations {
             });
             ports.push(DiskPorts {
                 orders: sender,
-                recovered: found,
+                handed: taken,
                 jobs: jobs.clone(),
                 checkpoints,
                 questions: QuestionDoor::new(shard, told.clone()),
@@ -118,7 +118,7 @@ impl Stations {
             });
             receivers.push(receiver);
             doors.push(ShardDoor {
-                recovered,
+                handed,
                 doze: Arc::clone(doze),
             });
         }

@@ -1,5 +1,6 @@
 //! One partition out of its checkpoint, in slices.
 
+mod ahead;
 #[cfg(test)]
 mod tests;
 
@@ -7,10 +8,11 @@ use courser_cluster::Restored;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_engine::{AsideFilters, Limits, Partition, Restore, RestoreError};
 use courser_log::{
-    CheckpointAt, CheckpointError, FileDisk, Place, ReadEntry, ReadError, RecoveredEntry,
-    SegmentNumber, SharedBatches,
+    CheckpointAt, CheckpointError, CheckpointReader, FileDisk, Place, ReadEntry, ReadError,
+    RealFile, RecoveredEntry, SegmentNumber, SharedBatches,
 };
 
+pub(crate) use self::ahead::ReadAhead;
 use crate::repair::Fault;
 use crate::repair::judge::{Fate, Serves};
 use crate::shard::partitions::config;
@@ -109,6 +111,34 @@ pub(crate) enum Unmade {
     File(#[from] CheckpointError),
     #[error(transparent)]
     Content(#[from] RestoreError),
+}
+
+/// Takes some pieces. Whether the last one has come.
+fn take_pieces(
+    reader: &mut CheckpointReader<RealFile>,
+    restore: &mut Restore,
+) -> Result<bool, Unmade> {
+    for _ in 0..PIECES {
+        match reader.next_piece()? {
+            Some(piece) => restore.piece(&piece)?,
+            None => return Ok(true),
+        }
+    }
+    Ok(false)
+}
+
+/// All pieces have come: what follows them. `may_stay`: records may stay in the log.
+fn wanted(mut restore: Box<Restore>, may_stay: bool) -> Result<Stage, Unmade> {
+    if may_stay {
+        restore.leave_cold(READ_BYTES);
+    }
+    let wanted = restore.wanted()?;
+    let mut ranges: Vec<_> = wanted.ranges().collect();
+    ranges.reverse();
+    Ok(match ranges.is_empty() {
+        true => Stage::Entries(restore, ranges),
+        false => Stage::Kept(restore, ranges),
+    })
 }
 
 impl Making {
@@ -273,29 +303,12 @@ impl Making {
 
     /// Takes some pieces; behind the last one come entries.
     fn pieces(&mut self, mut restore: Box<Restore>) -> Result<Stage, Unmade> {
-        if let Some(reader) = &mut self.found.pieces {
-            for _ in 0..PIECES {
-                match reader.next_piece()? {
-                    Some(piece) => restore.piece(&piece)?,
-                    None => return self.wanted(restore),
-                }
-            }
+        if let Some(reader) = &mut self.found.pieces
+            && take_pieces(reader, &mut restore)?
+        {
+            return wanted(restore, self.found.may_stay);
         }
         Ok(Stage::Pieces(restore))
-    }
-
-    /// All pieces have come.
-    fn wanted(&self, mut restore: Box<Restore>) -> Result<Stage, Unmade> {
-        if self.found.may_stay {
-            restore.leave_cold(READ_BYTES);
-        }
-        let wanted = restore.wanted()?;
-        let mut ranges: Vec<_> = wanted.ranges().collect();
-        ranges.reverse();
-        Ok(match ranges.is_empty() {
-            true => Stage::Entries(restore, ranges),
-            false => Stage::Kept(restore, ranges),
-        })
     }
 
     /// Takes some of what a cleaner has moved; whether there may be more. What is damaged is perhaps in its entry as well.

@@ -13,7 +13,7 @@ use courser_log::{
     PartitionDamage, Push, Record, StartId, Synced,
 };
 
-use super::{LogStation, RecoveredShard, ShardDoor};
+use super::{Handed, LogStation, RecoveredShard, ShardDoor};
 use crate::repair::judge::{Fate, Given, Serves};
 use crate::repair::{Fault, Order};
 use crate::rings::Doze;
@@ -49,6 +49,8 @@ struct Folder {
 
 /// What a start on the folder came to.
 struct Outcome {
+    /// Checkpoints that the shard may read before anything is found.
+    saved: Vec<(PartitionId, CheckpointAt)>,
     found: Option<RecoveredShard<MemDisk>>,
     failure: Option<String>,
 }
@@ -113,7 +115,7 @@ impl Folder {
     fn start(&mut self) -> Outcome {
         self.starts += 1;
         let state = Arc::new(DiskState::new(1));
-        let (recovered, found) = mpsc::channel();
+        let (handed, taken) = mpsc::channel();
         let (jobs, _jobs) = mpsc::channel();
         let (_prepared, prepared) = mpsc::channel();
         let station = LogStation {
@@ -124,7 +126,7 @@ impl Folder {
             places: Places::new(PARTITIONS, 1, Relaxed::None),
             given: self.given.clone(),
             doors: vec![ShardDoor {
-                recovered,
+                handed,
                 doze: Arc::new(Doze::default()),
             }],
             parts: WriterParts {
@@ -142,14 +144,28 @@ impl Folder {
             DiskFailure::Refused(text) => text.clone(),
             DiskFailure::Io(text) => panic!("the disk itself is right: {text}"),
         });
-        Outcome {
-            // Those with names.
-            found: found.try_recv().ok().map(|mut found| {
-                found.retain(|found| found.id != Places::METADATA);
-                found
-            }),
+        let mut outcome = Outcome {
+            saved: Vec::new(),
+            found: None,
             failure,
+        };
+        for handed in taken.try_iter() {
+            match handed {
+                Handed::Saved(saved) => {
+                    assert!(outcome.found.is_none(), "they come first");
+                    let places = saved
+                        .iter()
+                        .map(|it| (it.manifest.partition, it.manifest.at));
+                    outcome.saved.extend(places);
+                }
+                Handed::Found(mut found) => {
+                    // Those with names.
+                    found.retain(|found| found.id != Places::METADATA);
+                    outcome.found = Some(found);
+                }
+            }
         }
+        outcome
     }
 
     /// The fates of the partitions, in order.
@@ -173,6 +189,11 @@ fn what_is_whole_is_handed_out() {
     folder.checkpoint(1, 1, &[1], synced);
     let outcome = folder.start();
     assert_eq!(outcome.failure, None);
+    let at = CheckpointAt {
+        index: LogIndex(1),
+        term: Term(1),
+    };
+    assert_eq!(outcome.saved, [(PartitionId(1), at)]);
     let found = outcome.found.expect("the shard is given its partitions");
     assert_eq!(found.len(), usize::from(PARTITIONS), "those with names");
     assert!(found[0].pieces.is_some() && found[0].found.live.contains(LogIndex(1)));
