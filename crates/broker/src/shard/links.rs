@@ -4,7 +4,7 @@ use courser_contract::{Append, FrontId, PartitionId, ShardId, Tick};
 
 use super::ready::Place;
 use crate::latency::Moment;
-use crate::rings::{Batch, Ports};
+use crate::rings::{Batch, Ports, Sender};
 
 /// Bytes of one shard that may be on their way to the disk before it stops reading sockets.
 const DISK_BACKLOG_MAX: usize = 32 << 20;
@@ -45,10 +45,14 @@ impl Links {
         if shard == self.me {
             return &mut self.local;
         }
-        self.ports.to[usize::from(shard.0)]
-            .as_mut()
-            .expect("every other shard is a peer")
-            .batch()
+        self.sender(shard).batch()
+    }
+
+    /// The ring to another shard.
+    #[inline]
+    fn sender(&mut self, shard: ShardId) -> &mut Sender {
+        let peer = self.ports.to[usize::from(shard.0)].as_mut();
+        peer.expect("every other shard is a peer")
     }
 
     /// Adds an append to the link to `shard`, received then, and notes when that is full.
@@ -61,13 +65,12 @@ impl Links {
         front: Option<FrontId>,
         received: Option<Moment>,
     ) {
-        let sender = self.ports.to[usize::from(shard.0)]
-            .as_mut()
-            .expect("every other shard is a peer");
+        let sender = self.sender(shard);
         let batch = sender.batch();
         batch.push_append(partition, append, front);
         batch.note_received(received);
-        self.overfull |= !sender.has_room();
+        let is_full = !sender.has_room();
+        self.overfull |= is_full;
     }
 
     /// Takes note of a disk that is slower than the publishers: as a link of the shard to itself that is full.
