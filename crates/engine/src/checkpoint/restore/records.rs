@@ -36,8 +36,13 @@ impl Filling {
         let order = in_order(&named.addresses);
         let all = || order.chunk_by(|(one, _), (two, _)| one == two);
         let stay = cold_from.is_some_and(|least| {
-            let bytes = all().map(|same| u64::from(size_of(same, &named.eighths)) << 3);
-            bytes.sum::<u64>() >= least
+            let mut bytes = 0;
+            let mut sizes = all().map(|same| u64::from(size_of(same, &named.eighths)) << 3);
+            least == 0
+                || sizes.any(|size| {
+                    bytes += size;
+                    bytes >= least
+                })
         });
         let mut filling = Self {
             slots: vec![Slot::NONE; order.len()],
@@ -209,7 +214,8 @@ fn size_of(same: &[(u64, u32)], eighths: &[u32]) -> u32 {
 /// Addresses with their numbers, ascending.
 fn in_order(addresses: &[u64]) -> Vec<(u64, u32)> {
     let mut order: Vec<_> = addresses.iter().copied().zip(0..).collect();
-    // Streams name ascending addresses: a sort that makes use of runs takes little more than a pass.
-    order.sort();
+    // Streams name ascending addresses: a sort that makes use of runs takes little more than a pass. Of one address the numbers
+    // ascend already, and stay in their order.
+    order.sort_by_key(|(address, _)| *address);
     order
 }

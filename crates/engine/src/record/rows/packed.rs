@@ -39,6 +39,45 @@ pub(super) struct Packed {
     words: Box<[u64]>,
 }
 
+/// Values on their way into words, one behind the other: each word is written once.
+struct Words {
+    full: Vec<u64>,
+    open: u128,
+    /// Bits of the open one: less than a word.
+    bits: usize,
+}
+
+impl Words {
+    fn with_room(bits: usize) -> Self {
+        Self {
+            full: Vec::with_capacity(bits.div_ceil(WORD) + 1),
+            open: 0,
+            bits: 0,
+        }
+    }
+
+    /// Appends a value of so many bits.
+    #[inline]
+    fn push(&mut self, value: u64, width: usize) {
+        self.open |= u128::from(value) << self.bits;
+        self.bits += width;
+        if self.bits >= WORD {
+            self.full.push(self.open as u64);
+            self.open >>= WORD;
+            self.bits -= WORD;
+        }
+    }
+
+    /// With one word more than there are values, so that each is always in two.
+    fn finish(mut self) -> Box<[u64]> {
+        if self.bits > 0 {
+            self.full.push(self.open as u64);
+        }
+        self.full.push(0);
+        self.full.into_boxed_slice()
+    }
+}
+
 fn values(row: &Row) -> [u64; FIELDS] {
     let Address { index, ordinal } = row.address();
     [
@@ -57,8 +96,8 @@ impl Packed {
     /// Of an open page of which all rows live: the cold ones are stored here, others only counted.
     pub(super) fn new(page: &[Row; PAGE]) -> Self {
         let rows = page.iter().enumerate();
-        let cold: Vec<_> = rows.filter(|(_, row)| row.block == COLD).collect();
-        Self::of(PAGE as u16, cold.iter().map(|(at, row)| (*at, values(row))))
+        let cold = rows.filter(|(_, row)| row.block == COLD);
+        Self::of(PAGE as u16, cold.map(|(at, row)| (at, values(row))))
     }
 
     /// Of an open page whose records are all expected.
@@ -84,7 +123,7 @@ impl Packed {
         // They fall to none.
         least[REFS] = 0;
         let mut row_bits = 0;
-        let fields = array::from_fn(|field| {
+        let fields: [Field; FIELDS] = array::from_fn(|field| {
             let least = least[field].min(most[field]);
             let shift = row_bits;
             let width = bits_of(most[field] - least);
@@ -95,22 +134,20 @@ impl Packed {
                 width,
             }
         });
-        // One word more, so that a value is always in two.
-        let words = vec![0; (row_bits * usize::from(stored)).div_ceil(WORD) + 1];
-        let mut packed = Self {
+        let mut words = Words::with_room(row_bits * usize::from(stored));
+        for (_, values) in rows {
+            for (field, value) in fields.iter().zip(values) {
+                words.push(value - field.least, field.width);
+            }
+        }
+        Self {
             live,
             stored,
             is_expected: false,
             fields,
             places,
-            words: words.into_boxed_slice(),
-        };
-        for (place, (_, values)) in rows.enumerate() {
-            for (field, value) in values.into_iter().enumerate() {
-                packed.write(place, field, value);
-            }
+            words: words.finish(),
         }
-        packed
     }
 
     pub(super) fn live(&self) -> usize {
