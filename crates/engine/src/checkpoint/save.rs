@@ -29,6 +29,8 @@ const SUBSCRIPTIONS_STEP: usize = 128;
 const NAMES_STEP: usize = 64;
 /// Chunks that one step of the walk looks at, of which most are written where facts have come first.
 const CHUNKS_AT_ONCE: usize = 64;
+/// What a look at one of them costs, in bytes written: each lies elsewhere, and most in no cache.
+const LOOK: usize = 4;
 /// What a chunk mostly takes.
 const OPEN_BYTES: usize = 1_024;
 
@@ -223,8 +225,8 @@ impl Saving {
         });
     }
 
-    /// A part of a chunk of a stream, the first from `from` on that is not written; returns its bytes and where to go on. None: all are
-    /// written.
+    /// A part of a chunk of a stream, the first from `from` on that is not written; returns what it cost, in bytes, and where to go on. None:
+    /// all are written.
     pub(super) fn next_chunk(
         &mut self,
         number: u64,
@@ -234,7 +236,7 @@ impl Saving {
     ) -> Option<(usize, u64)> {
         let chunk = match stream.next_unsaved(from, self.mark, CHUNKS_AT_ONCE) {
             Unsaved::Chunk(chunk) => chunk,
-            Unsaved::From(next) => return Some((0, next)),
+            Unsaved::From(next, looks) => return Some((LOOK * looks, next)),
             Unsaved::None => return None,
         };
         let begun = self.open_chunk.take();

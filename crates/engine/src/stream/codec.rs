@@ -240,8 +240,8 @@ fn read_words(reader: &mut Reader<'_>, there: bool, len: u16) -> Result<[u64; WO
 pub(crate) enum Unsaved<'a> {
     /// This chunk.
     Chunk(&'a mut Chunk),
-    /// Nothing before this position.
-    From(u64),
+    /// Nothing before this position, as a look at so many chunks has shown.
+    From(u64, usize),
     /// Nothing.
     None,
 }
@@ -279,15 +279,14 @@ impl Stream {
         let from = usize::try_from(seq.saturating_sub(base) / CHUNK).unwrap_or(usize::MAX);
         let from = from.min(self.chunks.len());
         let end = from.saturating_add(looks).min(self.chunks.len());
-        let is_last = end == self.chunks.len();
         match self
             .chunks
             .range_mut(from..end)
             .find(|chunk| chunk.saved != mark)
         {
             Some(chunk) => Unsaved::Chunk(chunk),
-            None if is_last => Unsaved::None,
-            None => Unsaved::From(base + end as u64 * CHUNK),
+            None if from == end => Unsaved::None,
+            None => Unsaved::From(base + end as u64 * CHUNK, end - from),
         }
     }
 

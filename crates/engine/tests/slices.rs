@@ -1,0 +1,37 @@
+//! What one turn does for a checkpoint, in steps.
+
+mod stored_support;
+
+use courser_contract::{AttachStage, Class};
+use stored_support::Setup;
+
+/// Sessions that each get all messages.
+const SESSIONS: u32 = 16;
+/// Chunks of 256 messages for each of them.
+const CHUNKS: u32 = 64;
+/// What a turn of the broker writes at most (`SLICE_BYTES` there).
+const SLICE: usize = 1 << 10;
+/// Chunks that a slice looks at, at most.
+const LOOKS: u32 = 256;
+
+/// Each lies elsewhere in memory, so a look at it is not for nothing, although it is of later entries, or facts have come first.
+#[test]
+fn m42_a_slice_looks_at_few_chunks_that_are_written_already() {
+    let mut setup = Setup::new(Class::Durable, None);
+    for number in 0..SESSIONS {
+        setup.open_with(number, AttachStage::Claim, 3_600, "all");
+    }
+    assert!(setup.partition.begin_checkpoint());
+    for _ in 0..CHUNKS * 256 / 64 {
+        for _ in 0..64 {
+            setup.append("all");
+        }
+        setup.turn();
+    }
+    let mut slices = 0;
+    while setup.partition.checkpoint_end().is_none() {
+        setup.partition.take_checkpoint_piece(SLICE);
+        slices += 1;
+    }
+    assert!(slices * LOOKS >= SESSIONS * CHUNKS, "{slices} slices");
+}
