@@ -51,7 +51,7 @@ fn write_log(folder: &Path) -> Synced {
 fn write_checkpoint(folder: &Path, synced: Synced) {
     let mut setup = Setup::new(Class::Durable, None);
     for number in 0..5 {
-        setup.open(number, AttachStage::Claim, 3_600);
+        setup.open(number, AttachStage::Claim, 3_600, None);
     }
     for number in 0..20 {
         setup.append(&format!("device/{:08}/commands", number % 2));

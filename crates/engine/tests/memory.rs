@@ -30,7 +30,7 @@ fn each_session(class: Class, stage: AttachStage, expiry_seconds: u32) -> u64 {
     let mut setup = Setup::new(class, None);
     let before = live_bytes();
     for number in 0..COUNT {
-        setup.open(number, stage, expiry_seconds);
+        setup.open(number, stage, expiry_seconds, None);
     }
     let each = (live_bytes() - before) / u64::from(COUNT);
     assert_eq!(setup.partition.counts().sessions, u64::from(COUNT));
@@ -55,7 +55,7 @@ fn a_detached_durable_session_is_small() {
 #[test]
 fn a_stored_message_takes_little_beside_its_record_m17() {
     let mut setup = Setup::new(Class::Durable, None);
-    setup.open(0, AttachStage::Claim, 3_600);
+    setup.open(0, AttachStage::Claim, 3_600, None);
     let before = live_bytes();
     let mut stored = 0;
     for count in [20_000, 33_000, 66_000, 100_000] {
@@ -84,7 +84,7 @@ fn a_message_that_is_only_in_the_log_takes_less_m17() {
     };
     setup.partition.set_limits(limits);
     for number in 0..SESSIONS {
-        setup.open(number, AttachStage::Claim, 3_600);
+        setup.open(number, AttachStage::Claim, 3_600, None);
     }
     let before = live_bytes();
     let topics: Vec<String> = (0..SESSIONS)
@@ -114,7 +114,7 @@ fn a_reference_to_a_message_of_many_sessions_takes_less() {
     const COUNT: u64 = 1_000;
     let mut setup = Setup::new(Class::Durable, None);
     for number in 0..SESSIONS as u32 {
-        setup.open_with(number, AttachStage::Claim, 3_600, "all");
+        setup.open(number, AttachStage::Claim, 3_600, Some("all"));
     }
     let before = live_bytes();
     for _ in 0..COUNT / 10 {

@@ -19,7 +19,7 @@ const LOOKS: u32 = 256;
 fn m42_a_slice_looks_at_few_chunks_that_are_written_already() {
     let mut setup = Setup::new(Class::Durable, None);
     for number in 0..SESSIONS {
-        setup.open_with(number, AttachStage::Claim, 3_600, "all");
+        setup.open(number, AttachStage::Claim, 3_600, Some("all"));
     }
     assert!(setup.partition.begin_checkpoint());
     for _ in 0..CHUNKS * 256 / 64 {

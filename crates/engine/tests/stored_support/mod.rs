@@ -122,20 +122,16 @@ impl Setup {
         self.turn();
     }
 
-    /// A session with one subscription of its own.
-    pub(crate) fn open(&mut self, number: u32, stage: AttachStage, expiry_seconds: u32) {
-        let filter = format!("device/{number:08}/commands");
-        self.open_with(number, stage, expiry_seconds, &filter);
-    }
-
-    /// The same with a filter.
-    pub(crate) fn open_with(
+    /// A session with one subscription, to a filter or to one of its own.
+    pub(crate) fn open(
         &mut self,
         number: u32,
         stage: AttachStage,
         expiry_seconds: u32,
-        filter: &str,
+        filter: Option<&str>,
     ) {
+        let own = format!("device/{number:08}/commands");
+        let filter = filter.unwrap_or(&own);
         let front = FrontId {
             shard: ShardId(0),
             slot: number,
