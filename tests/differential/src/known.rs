@@ -1,12 +1,14 @@
 //! Every disagreement that is known, with the clause that decides it. In each of them we keep to the standard.
 //!
-//! [`LAX`] lists what an oracle lets through, by the kind of our refusal; the clause of a kind is in [`clause`]. [`OTHER`] lists packets
-//! that an oracle refuses or changes although they are valid, with the condition under which that was seen.
+//! [`lax`] lists what an oracle lets through, by the kind of our refusal, the packets and what becomes of them; the clause of a kind is in [`clause`].
+//! [`OTHER`] lists packets that an oracle refuses or changes although they are valid, with the condition under which that was seen.
 
 use courser_mqtt::codec::DecodeErrorKind as Kind;
 use courser_mqtt::codec::{Packet, PacketType, ProtocolVersion, ReasonCode};
 
 use crate::{Disagreement, Key};
+
+pub mod lax;
 
 /// The clause behind a kind of refusal: 3.1.1, 5.0.
 #[must_use]
@@ -66,185 +68,10 @@ pub const fn clause(kind: Kind) -> (&'static str, &'static str) {
     }
 }
 
-/// What an oracle lets through.
-pub struct Lax {
-    /// The crate.
-    pub oracle: &'static str,
-    /// The version.
-    pub version: ProtocolVersion,
-    /// Kinds of our refusal that it does not share.
-    pub kinds: &'static [Kind],
-}
-
 /// Places of [`OTHER`] begin here in a report.
-pub const OTHER_BASE: usize = 1000;
+pub const OTHER_BASE: usize = 10_000;
 
 use ProtocolVersion::{V5, V311};
-
-/// Every oracle and version with what it lets through.
-pub const LAX: &[Lax] = &[
-    Lax {
-        oracle: "mqtt-protocol-core",
-        version: V311,
-        kinds: &[
-            Kind::AcknowledgeFlags,
-            Kind::ClientIdEmpty,
-            Kind::ConnectFlagReserved,
-            Kind::DupOnQos0,
-            Kind::FixedHeaderFlags,
-            Kind::LengthNotMinimal,
-            Kind::Nul,
-            Kind::PacketIdZero,
-            Kind::SessionPresentOnError,
-            Kind::ShareNameInvalid,
-            Kind::SubscriptionQosV311,
-            Kind::TopicFilterInvalid,
-            Kind::TopicNameEmpty,
-            Kind::TopicNameWildcard,
-            Kind::TrailingBytes,
-            Kind::WillFlags,
-            Kind::WillQos,
-            Kind::WrongDirection,
-        ],
-    },
-    Lax {
-        oracle: "mqtt-protocol-core",
-        version: V5,
-        kinds: &[
-            Kind::AcknowledgeFlags,
-            Kind::AuthenticationDataAlone,
-            Kind::AuthenticationMethodMissing,
-            Kind::ConnectFlagReserved,
-            Kind::DupOnQos0,
-            Kind::FixedHeaderFlags,
-            Kind::LengthNotMinimal,
-            Kind::NoLocalOnShared,
-            Kind::Nul,
-            Kind::PacketIdZero,
-            Kind::PropertySender,
-            Kind::ReasonCodeMisplaced,
-            Kind::ResponseTopic,
-            Kind::SessionPresentOnError,
-            Kind::ShareNameInvalid,
-            Kind::TopicFilterInvalid,
-            Kind::TopicNameEmpty,
-            Kind::TopicNameWildcard,
-            Kind::Truncated,
-            Kind::WillFlags,
-            Kind::WillQos,
-            Kind::WrongDirection,
-        ],
-    },
-    Lax {
-        oracle: "rmqtt-codec",
-        version: V311,
-        kinds: &[
-            Kind::DupOnQos0,
-            Kind::LengthNotMinimal,
-            Kind::NoReasonCode,
-            Kind::Nul,
-            Kind::PasswordWithoutUserName,
-            Kind::ProtocolLevelOld,
-            Kind::ReasonCodeUnknown,
-            Kind::SessionPresentOnError,
-            Kind::ShareNameInvalid,
-            Kind::SubscriptionQosV311,
-            Kind::TopicFilterInvalid,
-            Kind::TopicNameEmpty,
-            Kind::TopicNameWildcard,
-            Kind::TrailingBytes,
-            Kind::WrongDirection,
-        ],
-    },
-    Lax {
-        oracle: "rmqtt-codec",
-        version: V5,
-        kinds: &[
-            Kind::AuthenticationDataAlone,
-            Kind::AuthenticationMethodMissing,
-            Kind::DupOnQos0,
-            Kind::LengthNotMinimal,
-            Kind::NoLocalOnShared,
-            Kind::NoReasonCode,
-            Kind::Nul,
-            Kind::PropertySender,
-            Kind::PropertyValue,
-            Kind::ReasonCodeMisplaced,
-            Kind::ResponseTopic,
-            Kind::SessionPresentOnError,
-            Kind::ShareNameInvalid,
-            Kind::TopicFilterInvalid,
-            Kind::TopicNameEmpty,
-            Kind::TopicNameWildcard,
-            Kind::TrailingBytes,
-            Kind::Truncated,
-            Kind::WillFlags,
-            Kind::WrongDirection,
-        ],
-    },
-    Lax {
-        oracle: "rumqttc",
-        version: V311,
-        kinds: &[
-            Kind::AcknowledgeFlags,
-            Kind::ClientIdEmpty,
-            Kind::ConnectFlagReserved,
-            Kind::DupOnQos0,
-            Kind::FixedHeaderFlags,
-            Kind::LengthNotMinimal,
-            Kind::NoTopicFilter,
-            Kind::Nul,
-            Kind::PacketIdZero,
-            Kind::PasswordWithoutUserName,
-            Kind::PropertyMisplaced,
-            Kind::PropertyUnknown,
-            Kind::SessionPresentOnError,
-            Kind::ShareNameInvalid,
-            Kind::SubscriptionQosV311,
-            Kind::TopicFilterInvalid,
-            Kind::TopicNameEmpty,
-            Kind::TopicNameWildcard,
-            Kind::TrailingBytes,
-            Kind::Truncated,
-            Kind::Utf8,
-            Kind::WrongDirection,
-        ],
-    },
-    Lax {
-        oracle: "rumqttc",
-        version: V5,
-        kinds: &[
-            Kind::AcknowledgeFlags,
-            Kind::AuthenticationDataAlone,
-            Kind::ConnectFlagReserved,
-            Kind::DupOnQos0,
-            Kind::FixedHeaderFlags,
-            Kind::LengthNotMinimal,
-            Kind::NoLocalOnShared,
-            Kind::NoTopicFilter,
-            Kind::Nul,
-            Kind::PacketIdZero,
-            Kind::PropertyDuplicate,
-            Kind::PropertyMisplaced,
-            Kind::PropertySender,
-            Kind::PropertyUnknown,
-            Kind::PropertyValue,
-            Kind::ReasonCodeMisplaced,
-            Kind::ResponseTopic,
-            Kind::SessionPresentOnError,
-            Kind::ShareNameInvalid,
-            Kind::SubscriptionOptionsReserved,
-            Kind::TopicAliasZero,
-            Kind::TopicFilterInvalid,
-            Kind::TopicNameEmpty,
-            Kind::TopicNameWildcard,
-            Kind::TrailingBytes,
-            Kind::Truncated,
-            Kind::Utf8,
-            Kind::WrongDirection,
-        ],
-    },
-];
 
 /// A valid packet that an oracle refuses or changes.
 pub struct Other {
@@ -392,10 +219,8 @@ fn has_empty_login(packet: &Packet<'_>) -> bool {
 #[must_use]
 pub fn explain(key: &Key, packet: Option<&Packet<'_>>) -> Option<usize> {
     let (oracle, version, packet_type, disagreement) = *key;
-    if let Disagreement::Lax(kind) = disagreement {
-        return LAX.iter().position(|lax| {
-            lax.oracle == oracle && lax.version == version && lax.kinds.contains(&kind)
-        });
+    if matches!(disagreement, Disagreement::Lax(..)) {
+        return lax::line(key);
     }
     let packet = packet?;
     OTHER

@@ -28,12 +28,46 @@ use oracles::Oracle;
 /// How an oracle and we disagree about some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Disagreement {
-    /// It accepts what we refuse for this.
-    Lax(DecodeErrorKind),
+    /// It accepts what we refuse for this, and makes this of it.
+    Lax(DecodeErrorKind, Made),
     /// It refuses what we accept.
     Strict,
     /// Both accept, and it means something else by it.
     Differs,
+}
+
+/// What an oracle makes of a packet that it should have refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Made {
+    /// The same bytes: it has not looked.
+    Same,
+    /// Other bytes with the same fault.
+    Faulty,
+    /// A packet that we take: it has read over the fault, or mended it.
+    Valid,
+    /// One that we refuse for something else: it reads other fields where we read none, or writes what it may not.
+    Otherwise,
+}
+
+impl Made {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Same, Self::Faulty, Self::Valid, Self::Otherwise];
+
+    fn of(
+        kind: DecodeErrorKind,
+        (bytes, returned): (&[u8], &[u8]),
+        version: ProtocolVersion,
+        sender: Sender,
+    ) -> Self {
+        if returned == bytes {
+            return Self::Same;
+        }
+        match ours(returned, version, sender) {
+            Ok(_) => Self::Valid,
+            Err(again) if again == kind => Self::Faulty,
+            Err(_) => Self::Otherwise,
+        }
+    }
 }
 
 /// Disagreements of one kind: how many, and the first.
@@ -146,7 +180,10 @@ fn judge(
     let theirs = (oracle.through)(bytes, version);
     let disagreement = match (&ours, &theirs) {
         (Err(_), None) => return,
-        (Err(kind), Some(_)) => Disagreement::Lax(*kind),
+        (Err(kind), Some(returned)) => {
+            let made = Made::of(*kind, (bytes, returned), version, sender);
+            Disagreement::Lax(*kind, made)
+        }
         (Ok(_), None) => Disagreement::Strict,
         (Ok(packet), Some(returned)) => {
             if returned == bytes || meaning::same(packet, returned, version, sender) {

@@ -16,6 +16,14 @@ fn seed() -> u64 {
     }
 }
 
+/// Whether it is the seed with which the tables were made.
+fn is_of_record() -> bool {
+    std::env::var_os("COURSER_SEED").is_none()
+}
+
+/// What another seed may show: three damages at once that the table has not in this packet.
+const RARE: u64 = 20;
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("a string takes it");
@@ -40,6 +48,9 @@ fn all(input: Input) -> Report {
 fn expect_explained(report: &Report, input: Input) {
     let mut text = String::new();
     for (key, found) in &report.unexplained {
+        if !is_of_record() && found.count <= RARE && known::lax::is_known_elsewhere(key) {
+            continue;
+        }
         let returned = found.returned.as_deref().map(hex).unwrap_or_default();
         let example = hex(&found.example);
         writeln!(
@@ -78,11 +89,16 @@ fn valid_packets_mean_the_same_to_all() {
 fn damaged_packets_are_refused_for_a_known_reason() {
     let report = all(Input::Mutated);
     expect_explained(&report, Input::Mutated);
+    for (place, line) in known::lax::lines().enumerate() {
+        assert!(
+            !is_of_record() || known::lax::is_rare(line) || report.explained.contains_key(&place),
+            "no longer needed: {line}"
+        );
+    }
     for (place, other) in known::OTHER.iter().enumerate() {
         // Another seed may miss a rare one.
         assert!(
-            std::env::var_os("COURSER_SEED").is_some()
-                || report.explained.contains_key(&(known::OTHER_BASE + place)),
+            !is_of_record() || report.explained.contains_key(&(known::OTHER_BASE + place)),
             "no longer needed: {} {:?} {}",
             other.oracle,
             other.packet_type,
