@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What a user's clients may use, each by itself unless it is said otherwise. `None`: not limited here; the settings of the process apply
-/// in any case. A limit of 0 counts as 1.
+/// in any case. Operators set none to 0; one of an earlier build counts as 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -37,7 +37,7 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetainedLimits {
-    /// Topics with a retained message.
+    /// Topics with a retained message. As of [`Limits`], 0 counts as 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<u32>,
     /// Bytes of all of them.

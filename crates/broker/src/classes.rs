@@ -17,7 +17,7 @@ use crate::slots::{Kind, Places, slot};
 
 /// Retained messages without a log, and those of the broker's own values, are in the volatile partition of the first shard:
 /// the one that is there with any number of shards.
-const KEEPER: PartitionId = PartitionId::volatile_of(ShardId(0));
+pub(crate) const KEEPER: PartitionId = PartitionId::volatile_of(ShardId(0));
 
 /// See the module. Each shard has its own.
 pub(crate) struct Classes {

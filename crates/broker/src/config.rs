@@ -12,6 +12,7 @@ use courser_mqtt::front::{BadReference, Feature, FrontConfig, OutputPool, Redire
 use courser_settings::{Durability, Keep, Mqtt, Settings, memory_least};
 
 use crate::memory::{self, MemoryError};
+use crate::partition_limits::{Keepers, PartitionLimits};
 use crate::peer::{Entrance, ListenerId};
 use crate::slots::{Places, Relaxed};
 
@@ -163,40 +164,49 @@ impl Config {
         }
     }
 
-    /// Limits of a partition; those of retained messages are the domain's where they are smaller, and shared out among the partitions that
-    /// keep them.
-    pub(crate) fn limits(&self, domain: RetainedLimits) -> Limits {
+    /// The partitions that keep what clients retain.
+    fn keepers(&self) -> Keepers {
+        let volatile = |it: &courser_settings::Class| it.class == Durability::Volatile;
+        Keepers {
+            last_logged: self.places().last_logged(),
+            volatile: self.settings.classes.iter().any(volatile),
+        }
+    }
+
+    /// Limits of the partitions; those of retained messages are the domain's where they are smaller.
+    pub(crate) fn limits(&self, domain: RetainedLimits) -> PartitionLimits {
         let Settings {
             mqtt,
             session,
             retained,
             ..
         } = &self.settings;
-        let keepers = u32::from(self.places().last_logged());
+        let logged = u64::from(self.places().last_logged());
         let share = memory::retained_share(self.memory_max);
         let retained_bytes = retained.bytes_max.bytes().min(share);
-        let retained_bytes = domain
-            .bytes
-            .map_or(retained_bytes, |most| retained_bytes.min(most.into()));
+        let retained_bytes = domain.bytes.map_or(retained_bytes, |most| {
+            retained_bytes.min(most.max(1).into())
+        });
         let messages_max = retained.messages_max;
         let messages_max = domain
             .messages
-            .map_or(messages_max, |most| messages_max.min(most));
-        Limits {
+            .map_or(messages_max, |most| messages_max.min(most.max(1)));
+        let node = Limits {
             queue_messages_max: session.queue_messages_max,
             queue_bytes_max: session.queue_bytes_max.bytes(),
             queue_seconds_max: seconds_or_none(session.queue_age_max),
             overflow: overflow(session.overflow),
             subscriptions_max: mqtt.subscriptions_max,
             outbound_window_max: mqtt.outbound_window_max,
-            retained_messages_max: messages_max.div_ceil(keepers),
-            retained_bytes_max: retained_bytes.div_ceil(keepers.into()),
+            retained_messages_max: messages_max,
+            retained_bytes_max: retained_bytes,
             retained_seconds_max: seconds_or_none(retained.age_max),
             session_expiry_seconds_max: seconds(mqtt.session_expiry_max),
             shared_strategy: strategy(mqtt.shared_strategy),
-            hot_bytes: self.hot_bytes() / u64::from(keepers),
+            hot_bytes: self.hot_bytes() / logged,
             ..Limits::default()
-        }
+        };
+        PartitionLimits::new(node, self.keepers())
     }
 
     /// The settings of MQTT at a listener.

@@ -35,6 +35,7 @@ mod live;
 mod memory;
 pub mod metrics;
 mod node;
+mod partition_limits;
 mod peer;
 mod repair;
 mod rings;

@@ -31,7 +31,7 @@ fn config() -> PartitionConfig {
 fn stored(sessions: u32, messages: u64) -> Setup {
     let mut setup = Setup::new(Class::Durable, Some(Vec::new()));
     for number in 0..sessions {
-        setup.open(number, AttachStage::Claim, 3_600);
+        setup.open(number, AttachStage::Claim, 3_600, None);
     }
     let mut left = messages;
     let mut number = 0;

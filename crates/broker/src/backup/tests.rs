@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::shard::support::{Client, asked, broker, broker_on, publish};
 use courser_access::{Command, Role, RoleName};
 use courser_contract::{Class, LogIndex, PartitionId};
-use courser_engine::{Limits, Partition, PartitionConfig};
+use courser_engine::{Partition, PartitionConfig};
 use courser_log::inspect::{Found, RecordKind, SegmentInspector};
 use courser_log::{
     CheckpointAt, CheckpointStore, Disk, FileDisk, Log, LogConfig, Manifests, RecoveredEntry,
@@ -25,6 +25,7 @@ use crate::Broker;
 use crate::access::{Access, Metadata};
 use crate::config::Config;
 use crate::node::DataFolder;
+use crate::partition_limits::PartitionLimits;
 use crate::repair::judge::Given;
 use crate::shard::making::{MadeFor, Making, is_of_partition};
 use crate::slots::{Places, Relaxed};
@@ -163,7 +164,7 @@ fn states(folder: &Path) -> States {
     for found in found {
         let mut making = Making::new(found);
         let made = loop {
-            let made = making.go_on(&places, &Limits::default());
+            let made = making.go_on(&places, &PartitionLimits::ordinary(&places));
             if let Some(made) = made.expect("the disk gives all of it") {
                 break made;
             }

@@ -9,13 +9,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use courser_contract::PartitionId;
-use courser_engine::{Limits, LostReference, Partition, left_of_skipped};
+use courser_engine::{LostReference, Partition, left_of_skipped};
 use courser_log::{CheckpointStore, FileDisk, LiveEntries, Log, LogConfig, SegmentNumber};
 
 use super::judge::{Fault, Given, Serves};
 use super::orders::{Order, Orders};
 use super::state::{SetAside, StoppedStream, by_stream};
 use crate::node::{DataFolder, FolderError};
+use crate::partition_limits::PartitionLimits;
 use crate::shard::making::{Made, MadeFor, Making, is_of_partition};
 use crate::slots::{Places, Relaxed};
 use crate::stations::{DiskFailure, found_in, with_causes};
@@ -263,11 +264,12 @@ fn examine_folder(folder: &DataFolder) -> Result<Examined, RepairError> {
         &places,
     )
     .map_err(RepairError::Log)?;
+    let limits = PartitionLimits::ordinary(&places);
     let mut findings = Vec::new();
     for found in found {
         let mut making = Making::new(found);
         let made = loop {
-            let made = making.go_on(&places, &Limits::default());
+            let made = making.go_on(&places, &limits);
             let made = made.map_err(|error| {
                 let failure = DiskFailure::Io(with_causes(&error));
                 RepairError::Log(failure)

@@ -10,7 +10,7 @@ use courser_contract::{
     Append, Cut, Delivery, Destinations, Fence, FrontId, HomeRef, IndexToken, LogIndex, Now,
     Origin, PartitionId, ShardId, ToFront, ToHome, is_own_topic,
 };
-use courser_engine::{Limits, Proposed};
+use courser_engine::Proposed;
 use courser_shard::{Appends, FenceBook, FenceId, LastWords, Passed, RoundId, Rounds, Watermarks};
 use rand::rngs::StdRng;
 use router::{Reader, Writer};
@@ -29,6 +29,7 @@ use crate::index::{IndexRequest, Routes};
 use crate::latency::{Latency, Moment};
 use crate::memory::Level;
 use crate::metrics::Counters;
+use crate::partition_limits::PartitionLimits;
 use crate::rings::{Batch, Control, Mark, Message, Ports};
 use crate::slots::Places;
 use crate::stations::DiskState;
@@ -223,7 +224,7 @@ impl Hub {
     }
 
     /// Limits of its partitions, by the settings and the domain of now.
-    pub(crate) fn partition_limits(&self) -> Limits {
+    pub(crate) fn partition_limits(&self) -> PartitionLimits {
         self.config.limits(self.access.table.retained())
     }
 

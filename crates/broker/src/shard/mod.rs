@@ -297,7 +297,7 @@ impl Shard {
             id,
             now,
             start: parts.start,
-            volatile_answers: limits.overflow == courser_engine::Overflow::RefusePublisher,
+            volatile_answers: limits.overflow() == courser_engine::Overflow::RefusePublisher,
             reader: parts.reader,
             writer: parts.writer,
             ports,

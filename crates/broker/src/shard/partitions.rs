@@ -8,6 +8,7 @@ use courser_log::CheckpointAt;
 
 use super::recovery::Damaged;
 use crate::latency::Moment;
+use crate::partition_limits::PartitionLimits;
 use crate::slots::Places;
 use crate::timer::TimerKey;
 
@@ -101,9 +102,13 @@ const NOTHING: CheckpointAt = CheckpointAt {
 };
 
 /// What a partition is told when it is made.
-pub(crate) fn config(id: PartitionId, places: &Places, limits: &Limits) -> PartitionConfig {
+pub(crate) fn config(
+    id: PartitionId,
+    places: &Places,
+    limits: &PartitionLimits,
+) -> PartitionConfig {
     PartitionConfig {
-        limits: limits.clone(),
+        limits: limits.of(id),
         ..PartitionConfig::new(id, places.class_of(id))
     }
 }
@@ -122,7 +127,12 @@ pub(crate) struct Partitions {
 impl Partitions {
     /// Those of `shard` in a start of the node, empty. Followers until their log says otherwise; see `Shard::lead`.
     #[must_use]
-    pub(crate) fn new(shard: ShardId, start: u32, places: &Places, limits: &Limits) -> Self {
+    pub(crate) fn new(
+        shard: ShardId,
+        start: u32,
+        places: &Places,
+        limits: &PartitionLimits,
+    ) -> Self {
         let logged = places.logged().filter(|&id| places.shard_of(id) == shard);
         let owned = [PartitionId::volatile_of(shard)]
             .into_iter()
@@ -220,10 +230,11 @@ impl Partitions {
     }
 
     /// Gives all of them other limits.
-    pub(crate) fn set_limits(&mut self, limits: &Limits) {
+    pub(crate) fn set_limits(&mut self, limits: &PartitionLimits) {
         for place in 0..self.owned.len() {
-            if let Some(partition) = &mut self.owned[place].partition {
-                partition.set_limits(limits.clone());
+            let owned = &mut self.owned[place];
+            if let Some(partition) = &mut owned.partition {
+                partition.set_limits(limits.of(owned.id));
                 self.touch(place);
             }
         }
@@ -244,13 +255,13 @@ impl Partitions {
 
     /// Tells all of them how much memory there is for messages that wait. Volatile ones do not answer publishers and may not
     /// refuse them: while memory is short their sessions have less room than `limits` say.
-    pub(crate) fn set_memory_room(&mut self, room: MemoryRoom, limits: &Limits) {
-        let squeezed = match room {
-            MemoryRoom::Enough => limits.clone(),
+    pub(crate) fn set_memory_room(&mut self, room: MemoryRoom, limits: &PartitionLimits) {
+        let squeezed = |limits: Limits| match room {
+            MemoryRoom::Enough => limits,
             MemoryRoom::Short => Limits {
                 queue_messages_max: limits.queue_messages_max.min(MemoryRoom::CROWD_MESSAGES),
                 queue_bytes_max: limits.queue_bytes_max.min(MemoryRoom::CROWD_BYTES),
-                ..limits.clone()
+                ..limits
             },
         };
         for owned in &mut self.owned {
@@ -259,7 +270,7 @@ impl Partitions {
             };
             partition.set_memory_room(room);
             if owned.id.is_volatile() {
-                partition.set_limits(squeezed.clone());
+                partition.set_limits(squeezed(limits.of(owned.id)));
             }
         }
     }
@@ -320,9 +331,10 @@ mod tests {
     fn every_partition_is_found_at_its_place() {
         for (shards, relaxed) in (1..=5).zip([Relaxed::None, Relaxed::Made].into_iter().cycle()) {
             let places = Places::new(16, shards, relaxed);
+            let limits = PartitionLimits::ordinary(&places);
             let mut seen = 0;
             for shard in (0..shards).map(ShardId) {
-                let mut mine = Partitions::new(shard, 1, &places, &Limits::default());
+                let mut mine = Partitions::new(shard, 1, &places, &limits);
                 for place in 0..mine.len() {
                     let id = mine.at(place).id;
                     assert_eq!(mine.place(id), place, "{id:?} of {shards} shards");

@@ -128,7 +128,7 @@ impl Shard {
         self.tuning.replace(&config);
         self.hub.config = config;
         let limits = self.hub.partition_limits();
-        self.hub.volatile_answers = limits.overflow == Overflow::RefusePublisher;
+        self.hub.volatile_answers = limits.overflow() == Overflow::RefusePublisher;
         self.limit_partitions();
         if self.hub.id == ShardId(0) {
             self.retime_reports();

@@ -6,13 +6,14 @@ mod tests;
 
 use courser_cluster::Restored;
 use courser_contract::{LogIndex, PartitionId, Term};
-use courser_engine::{AsideFilters, Limits, Partition, Restore, RestoreError};
+use courser_engine::{AsideFilters, Partition, Restore, RestoreError};
 use courser_log::{
     CheckpointAt, CheckpointError, CheckpointReader, FileDisk, Place, ReadEntry, ReadError,
     RealFile, RecoveredEntry, SegmentNumber, SharedBatches,
 };
 
 pub(crate) use self::ahead::ReadAhead;
+use crate::partition_limits::PartitionLimits;
 use crate::repair::Fault;
 use crate::repair::judge::{Fate, Serves};
 use crate::shard::partitions::config;
@@ -156,7 +157,7 @@ impl Making {
     pub(crate) fn go_on(
         &mut self,
         places: &Places,
-        limits: &Limits,
+        limits: &PartitionLimits,
     ) -> Result<Option<Made>, ReadError> {
         if self.found.id == Places::METADATA {
             return Ok(Some(self.metadata()));

@@ -6,10 +6,11 @@
 use std::collections::VecDeque;
 use std::sync::mpsc;
 
-use courser_engine::{Limits, Restore};
+use courser_engine::Restore;
 use courser_log::{CheckpointReader, FileDisk, RealFile};
 
 use super::{Making, Stage, Unmade, take_pieces, wanted};
+use crate::partition_limits::PartitionLimits;
 use crate::shard::partitions::config;
 use crate::slots::Places;
 use crate::stations::{Found, Handed, RecoveredShard, Saved};
@@ -39,7 +40,11 @@ impl ReadAhead {
     }
 
     /// One slice. The partitions, once the log is read.
-    pub(crate) fn go_on(&mut self, places: &Places, limits: &Limits) -> Option<VecDeque<Making>> {
+    pub(crate) fn go_on(
+        &mut self,
+        places: &Places,
+        limits: &PartitionLimits,
+    ) -> Option<VecDeque<Making>> {
         match self.handed.try_recv() {
             Ok(Handed::Saved(saved)) => self.left.extend(saved.into_iter().map(Ahead::new)),
             Ok(Handed::Found(found)) => return Some(self.makings(found)),
@@ -85,7 +90,7 @@ impl Ahead {
     }
 
     /// One slice. Whether there is more to do without the log.
-    pub(crate) fn go_on(&mut self, places: &Places, limits: &Limits) -> bool {
+    pub(crate) fn go_on(&mut self, places: &Places, limits: &PartitionLimits) -> bool {
         let next = match self.stage.take() {
             None => self.begin(places, limits),
             Some(Stage::Pieces(restore)) => self.read(restore),
@@ -104,7 +109,7 @@ impl Ahead {
         is_right
     }
 
-    fn begin(&mut self, places: &Places, limits: &Limits) -> Result<Stage, Unmade> {
+    fn begin(&mut self, places: &Places, limits: &PartitionLimits) -> Result<Stage, Unmade> {
         let Saved { store, manifest } = &self.saved;
         self.pieces = Some(store.reader(manifest)?);
         let config = config(manifest.partition, places, limits);

@@ -7,12 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use courser_contract::PartitionId;
-use courser_engine::Limits;
 use courser_log::{CheckpointStore, FileDisk, Log, LogConfig, ReadError, SegmentNumber};
 
 use super::ahead::Ahead;
 use super::{Made, MadeFor, Making};
 use crate::node::DataFolder;
+use crate::partition_limits::PartitionLimits;
 use crate::repair::Fault;
 use crate::repair::judge::Given;
 use crate::shard::support::{Client, broker_on, publish};
@@ -99,7 +99,7 @@ impl Start {
         let saved = std::mem::take(&mut self.saved).into_iter();
         let read = saved.map(|saved| {
             let mut ahead = Ahead::new(saved);
-            while ahead.go_on(&self.places, &Limits::default()) {}
+            while ahead.go_on(&self.places, &PartitionLimits::ordinary(&self.places)) {}
             ahead
         });
         read.collect()
@@ -108,7 +108,7 @@ impl Start {
 
 fn make(mut making: Making, places: &Places) -> Result<Made, ReadError> {
     loop {
-        if let Some(made) = making.go_on(places, &Limits::default())? {
+        if let Some(made) = making.go_on(places, &PartitionLimits::ordinary(places))? {
             return Ok(made);
         }
     }
