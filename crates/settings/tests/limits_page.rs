@@ -1,4 +1,5 @@
-//! `docs/limits.md` against the table of settings: every setting that is a limit is there, with its default, and nothing else is.
+//! `docs/limits.md` against the table of settings: every setting that is a limit is there, with its default, and nothing else is. And against
+//! constants of the code that are limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -154,5 +155,121 @@ fn every_limit_says_what_happens() {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         assert_eq!(cells.len(), 5, "three columns: {row}");
         assert!(cells[1..4].iter().all(|cell| !cell.is_empty()), "{row}");
+    }
+}
+
+/// A limit that is no setting: its file below `crates/`, its constant, the row of the page, and how a number is written there.
+type Constant = (&'static str, &'static str, &'static str, fn(u64) -> String);
+
+const CONSTANTS: [Constant; 16] = [
+    ("access/src/names.rs", "USER_BYTES_MAX", "user name", bytes),
+    ("access/src/names.rs", "ROLE_BYTES_MAX", "user name", bytes),
+    (
+        "access/src/credential.rs",
+        "PASSWORD_BYTES_MAX",
+        "password |",
+        bytes,
+    ),
+    (
+        "access/src/scram.rs",
+        "MESSAGE_BYTES_MAX",
+        "message of a SCRAM login",
+        bytes,
+    ),
+    (
+        "access/src/pattern.rs",
+        "PATTERN_BYTES_MAX",
+        "topic pattern of a rule",
+        bytes,
+    ),
+    (
+        "access/src/pattern.rs",
+        "LEVELS_MAX",
+        "topic pattern of a rule",
+        count,
+    ),
+    ("access/src/table.rs", "USERS_MAX", "users, roles", count),
+    ("access/src/table.rs", "ROLES_MAX", "users, roles", count),
+    ("access/src/table.rs", "RULES_MAX", "users, roles", count),
+    (
+        "mqtt/src/front/subscribe.rs",
+        "REQUESTS_MAX",
+        "SUBSCRIBE and UNSUBSCRIBE without answer",
+        count,
+    ),
+    ("admin/src/serve.rs", "HEAD_BYTES_MAX", "head of a", kib),
+    (
+        "admin/src/routes/mod.rs",
+        "BODY_BYTES_MAX",
+        "body of a",
+        kib,
+    ),
+    ("admin/src/list.rs", "LIMIT_MAX", "rows of a page", count),
+    ("admin/src/list.rs", "CONDITIONS_MAX", "conditions", count),
+    (
+        "broker/src/shard/questions/retained.rs",
+        "PAYLOAD_SHOWN_MAX",
+        "a payload that",
+        kib,
+    ),
+    (
+        "admin/src/serve.rs",
+        "CONNECTIONS_MAX",
+        "connections of the API",
+        count,
+    ),
+];
+
+fn count(number: u64) -> String {
+    in_text("", &number.to_string())
+}
+
+fn bytes(number: u64) -> String {
+    format!("{} B", count(number))
+}
+
+fn kib(number: u64) -> String {
+    format!("{} KiB", count(number / 1024))
+}
+
+/// The value of a constant, as the source has it: a number, or a product of some.
+fn value(source: &str, name: &str) -> Option<u64> {
+    let (_, behind) = source.split_once(&format!("const {name}:"))?;
+    let (_, value) = behind.split_once('=')?;
+    let (value, _) = value.split_once(';')?;
+    let factors = value
+        .split('*')
+        .map(|factor| factor.trim().replace('_', "").parse::<u64>());
+    factors.product::<Result<u64, _>>().ok()
+}
+
+#[test]
+fn limits_that_are_no_settings_are_those_of_the_code() {
+    let page = page();
+    for (file, name, row, in_words) in CONSTANTS {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+        let source = fs::read_to_string(&path).expect("a source can be read");
+        let value = value(&source, name)
+            .unwrap_or_else(|| panic!("{file} has no {name} that is a product of numbers"));
+        let rows = page
+            .lines()
+            .filter(|line| line.starts_with(&format!("| {row}")));
+        let limits: Vec<&str> = rows.filter_map(|row| row.split('|').nth(2)).collect();
+        let [limit] = limits[..] else {
+            panic!("docs/limits.md has {} rows \"{row}\"", limits.len());
+        };
+        let words = in_words(value);
+        let mut places = limit.match_indices(&words);
+        let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit() || c == ',');
+        // Not a part of a longer number.
+        let is_said = places.any(|(at, _)| {
+            let (before, behind) = (&limit[..at], &limit[at + words.len()..]);
+            !is_digit(before.chars().next_back())
+                && !behind.starts_with(|c: char| c.is_ascii_digit())
+        });
+        assert!(
+            is_said,
+            "{file}: {name} is {words}, docs/limits.md says {limit:?}"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! I11 on a running broker: for a dozen random tables, what each path lets through is what a naive evaluator says: publish, subscribe,
-//! delivery, retained messages, replay after a reconnect, shared subscriptions also of members that lose their rights, wills.
+//! delivery, retained messages, replay after a reconnect, shared subscriptions also of members that lose their rights, wills; publish and
+//! delivery by both versions and all QoS.
 
 #[allow(unreachable_pub, reason = "tests of the rules use it too")]
 #[path = "../../../access/tests/naive/mod.rs"]
@@ -408,6 +409,151 @@ fn check_lone_member(world: &mut World, who: &Who, table: usize, set: impl Fn(&W
         }
     }
 }
+/// How something is published, or subscribed to: another version has other answers, another QoS other paths.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    /// 4 is 3.1.1.
+    version: u8,
+    qos: u8,
+}
+
+const WAYS: [Way; 6] = [
+    Way { version: 4, qos: 0 },
+    Way { version: 4, qos: 1 },
+    Way { version: 4, qos: 2 },
+    Way { version: 5, qos: 0 },
+    Way { version: 5, qos: 1 },
+    Way { version: 5, qos: 2 },
+];
+
+impl Way {
+    fn connect(self, world: &World, client_id: &str, login: (&str, &str)) -> Client {
+        let hello = Hello {
+            version: self.version,
+            client_id,
+            login: Some(login),
+            ..Hello::default()
+        };
+        hello.accepted(world.address)
+    }
+
+    /// Where 5.0 has properties there are none.
+    fn no_properties(self) -> &'static [u8] {
+        if self.version == 5 { &[0] } else { &[] }
+    }
+
+    /// Publishes and waits until the broker has taken it, or refused it: by the code of PUBACK or PUBREC, or by the end of the connection. Of QoS 0
+    /// it says neither.
+    fn publish(self, client: &mut Client, topic: &str, payload: &str) -> bool {
+        const PACKET_ID: [u8; 2] = [0, 9];
+        let mut body = text(topic);
+        if self.qos > 0 {
+            body.extend(PACKET_ID);
+        }
+        body.extend_from_slice(self.no_properties());
+        body.extend_from_slice(payload.as_bytes());
+        client.send(0x30 | self.qos << 1, &body);
+        if self.qos == 0 {
+            return true;
+        }
+        let Some(answer) = client.receive_within(PATIENCE) else {
+            return false;
+        };
+        let code = answer.body.get(2).copied().unwrap_or(0);
+        assert_eq!(answer.first, [0x40, 0x50][usize::from(self.qos) - 1]);
+        if self.qos == 2 && code < 0x80 {
+            client.send(0x62, &PACKET_ID);
+            assert_eq!(client.receive().first, 0x70);
+        }
+        assert!(code < 0x80 || code == NOT_AUTHORIZED, "{topic}: {code:#x}");
+        code < 0x80
+    }
+
+    fn subscribe(self, client: &mut Client, filter: &str) {
+        let mut body = vec![0, 1];
+        body.extend_from_slice(self.no_properties());
+        body.extend(text(filter));
+        body.push(self.qos);
+        client.send(0x82, &body);
+        let suback = client.receive();
+        assert_eq!(
+            (suback.first, suback.body.last()),
+            (0x90, Some(&self.qos)),
+            "{filter}"
+        );
+    }
+
+    /// Topic and payload of the next delivery; acknowledged, as those of QoS 2 before it are.
+    fn delivered(self, client: &mut Client) -> (String, String) {
+        let (topic, mut payload) = client.receive_publish();
+        if self.version == 5 {
+            let properties = usize::from(payload[0]);
+            payload.drain(..=properties);
+        }
+        (topic, String::from_utf8(payload).expect("text"))
+    }
+}
+
+/// Publishes in every way, and what comes of them. Where it cannot be said that one of QoS 1 or 2 was refused, the connection ends.
+fn check_ways_to_publish(world: &mut World, who: &Who) {
+    let hello = Hello {
+        client_id: "watcher",
+        login: Some(("root", "root")),
+        ..Hello::default()
+    };
+    let mut watcher = hello.accepted(world.address);
+    let watched = Way { version: 5, qos: 1 };
+    // A shared subscription gets nothing that is retained.
+    assert_eq!(subscribe(&mut watcher, "$share/ways/+/#"), 1);
+    for way in WAYS {
+        let mut client = way.connect(world, CLIENT, ("anna", "secret"));
+        for topic in TOPICS {
+            let payload = format!("{way:?}");
+            let allowed = who.may(Wish::Publish, topic);
+            let taken = way.publish(&mut client, topic, &payload);
+            assert!(taken == allowed || way.qos == 0, "{way:?} {topic}: {taken}");
+            if allowed {
+                let one = watched.delivered(&mut watcher);
+                assert_eq!(one, (topic.to_owned(), payload), "{way:?}");
+            } else if way.version == 4 && way.qos > 0 {
+                assert!(client.is_closed(), "{way:?} {topic}");
+                client = way.connect(world, CLIENT, ("anna", "secret"));
+            }
+        }
+    }
+    publishes(&mut world.root, "after/ways", false, "end");
+    assert_eq!(
+        watched.delivered(&mut watcher),
+        ("after/ways".to_owned(), "end".to_owned()),
+        "nothing else has come"
+    );
+}
+
+/// Deliveries in one way, of a subscription that was made when everything was allowed: what is retained then, and what comes since.
+fn check_way_of_delivery(world: &World, who: &Who, way: Way, set: impl Fn(&World)) {
+    world.all();
+    let mut client = way.connect(world, CLIENT, ("anna", "secret"));
+    for filter in ["$last/#", "#"] {
+        way.subscribe(&mut client, filter);
+    }
+    let kept: Found = TOPICS.iter().map(|_| way.delivered(&mut client)).collect();
+    assert_eq!(sorted(kept), sorted(expected("kept", |_| true)), "{way:?}");
+    set(world);
+    let mut publisher = way.connect(world, "publisher", ("root", "root"));
+    let receives = |topic: &str| who.may(Wish::Receive, topic);
+    for topic in TOPICS.into_iter().chain([LAST]) {
+        assert!(way.publish(&mut publisher, topic, "by way"));
+    }
+    let mut found = Found::new();
+    loop {
+        let one = way.delivered(&mut client);
+        if one.0 == LAST {
+            break;
+        }
+        found.push(one);
+    }
+    assert_eq!(found, expected("by way", receives), "{way:?}");
+}
 
 #[test]
 #[allow(clippy::print_stdout, reason = "a failure names its table")]
@@ -428,8 +574,11 @@ fn i11_every_path_lets_through_what_a_naive_evaluator_says() {
         };
         check_delivery(&mut world, &who, |world| world.set(&first, &second));
         check_publish(&mut world, &who);
+        check_ways_to_publish(&mut world, &who);
         check_subscribe(&mut world, &who, number);
         check_members(&mut world, &who, number, |world| world.set(&first, &second));
+        let way = WAYS[number % WAYS.len()];
+        check_way_of_delivery(&world, &who, way, |world| world.set(&first, &second));
     }
     world.broker.stop().expect("nothing failed");
 }
