@@ -141,7 +141,7 @@ def test_no_secret_is_ever_written(brokers, tmp_path, monkeypatch, log_format):
     for flags in (["--origin"], ["-o", "json"]):
         written.append(courser(server, "config", "show", "--config", str(file), *flags))
     written.append(courser(server, "config", "diff", "--config", str(file)))
-    made = (["role", "add", "canary-role"], ["acl", "grant", "canary-role", "publish", "t"], ["domain", "set", "default", "--quota", "queued_messages=1000"])
+    made = (["role", "add", "canary-role"], ["acl", "grant", "canary-role", "publish", "t"], ["domain", "set", "default", "--quota", "queued_messages=1000", "--yes"])
     written += [courser(server, *verb, *at) for verb in made]
     secret = tmp_path / "secret"
     secret.write_text(PASSWORD + "\n")

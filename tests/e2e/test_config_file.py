@@ -39,7 +39,7 @@ def test_nothing_writes_to_the_configuration_file(tmp_path):
         courser("user", "add", "fleet", "--role", "device", "--password-file", "secret")
         courser("user", "set-password", "fleet", "--yes", "--password-file", "secret", "--scram")
         courser("user", "disable", "fleet", "--yes")
-        courser("domain", "set", "default", "--quota", "queued_messages=10")
+        courser("domain", "set", "default", "--quota", "queued_messages=10", "--yes")
         courser("access", "export", "export.json")
         courser("user", "remove", "fleet", "--yes")
         courser("access", "import", "export.json", "--yes")

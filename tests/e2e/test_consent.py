@@ -55,6 +55,18 @@ VERBS = {
     "remove": (["user", "remove", "fleet"], "remove the user fleet? [y/N]"),
     "remove-role": (["user", "set", "fleet", "--remove-role", "device"], "take device from user fleet? [y/N]"),
     "administration": (["role", "set", "device", "--administration", "read"], "set administration of role device to read? [y/N]"),
+    "domain-quota": (
+        ["domain", "set", "default", "--quota", "queued_messages=1"],
+        "set queued_messages to 1 for domain default and drop what waits beyond that? [y/N]",
+    ),
+    "user-quota": (
+        ["user", "set", "fleet", "--quota", "queued_bytes=1"],
+        "set queued_bytes to 1 for user fleet and drop what waits beyond that? [y/N]",
+    ),
+    "role-quota": (
+        ["role", "set", "device", "--quota", "queued_seconds=1"],
+        "set queued_seconds to 1 for role device and drop what waits beyond that? [y/N]",
+    ),
     "deny": (["acl", "grant", "device", "all", "#", "--deny"], 'give "deny all #" to role device? [y/N]'),
 }
 

@@ -52,11 +52,11 @@ def test_what_waits_is_limited_for_who_does_not_log_in(tmp_path):
     with running(Courser, tmp_path / "broker") as broker:
         raw = Raw(broker, V5)
         away(raw, "before")
-        run(broker, "domain", "set", "default", "--quota", "queued_messages=3")
+        run(broker, "domain", "set", "default", "--quota", "queued_messages=3", "--yes")
         away(raw, "after")
         publish(raw, 5)
         assert (waiting(broker, raw.client_id("before")), waiting(broker, raw.client_id("after"))) == ([3], [3])
-        run(broker, "domain", "set", "default", "--quota", "queued_messages=4")
+        run(broker, "domain", "set", "default", "--quota", "queued_messages=4", "--yes")
     with running(Courser, tmp_path / "broker") as broker:
         again = Raw(broker, V5)
         again.mark = raw.mark
@@ -101,6 +101,34 @@ def test_what_all_have_retained_is_limited_by_the_domain(tmp_path):
         client.close()
 
 
+def test_the_shares_of_what_is_retained_add_up_to_the_limit(tmp_path):
+    """Of 200 topics, which every partition has some of, as many are retained as the limit says, also where that is less than there are partitions."""
+    with running(Courser, tmp_path / "broker") as broker:
+        client = Raw(broker, V5).connect("publisher")
+        for limit in (1, 5, 10, 30):
+            run(broker, "domain", "set", "default", "--quota", f"retained_messages={limit}")
+            for number in range(200):
+                client.send(wire.publish(V5, f"kept/{number}", b"x", qos=1, retain=True, packet_id=1))
+                assert client.expect(PUBACK).reason in (0, 0x10, 0x97)
+            assert retained(broker) == limit
+        client.close()
+
+
+def test_less_that_may_wait_is_asked_about(tmp_path):
+    """Nothing that waits goes without a word: not by a command that nobody can be asked for, nor by one that only says what it would do."""
+    with running(Courser, tmp_path / "broker") as broker:
+        raw = Raw(broker, V5)
+        away(raw, "absent")
+        publish(raw, 50)
+        lower = [str(Courser.binary()), "domain", "set", "default", "--quota", "queued_messages=1", "--server", str(broker.folder / "data")]
+        done = subprocess.run(lower, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2 and "drop what waits beyond that" in done.stderr, done
+        assert "would drop what waits" in run(broker, *lower[1:6], "--dry-run")
+        assert waiting(broker, raw.client_id("absent")) == [50]
+        run(broker, *lower[1:6], "--yes")
+        assert waiting(broker, raw.client_id("absent")) == [1]
+
+
 def test_the_domain_slows_down_who_does_not_log_in(tmp_path):
     with running(Courser, tmp_path / "broker") as broker:
         run(broker, "domain", "set", "default", "--quota", "messages_per_second=20")
@@ -114,14 +142,14 @@ def test_a_user_goes_before_its_role_and_that_before_the_domain(tmp_path):
     broker.folder.mkdir(parents=True, exist_ok=True)
     broker.start()
     try:
-        run(broker, "domain", "set", "default", "--quota", "queued_messages=1")
+        run(broker, "domain", "set", "default", "--quota", "queued_messages=1", "--yes")
         run(broker, "role", "add", "device", "--quota", "queued_messages=2")
         run(broker, "role", "add", "plain")
         raw = Raw(broker, V5)
         for user, role in [("of-domain", "plain"), ("of-role", "device"), ("own", "device")]:
             run(broker, "acl", "grant", role, "all", "limit/#")
             run(broker, "user", "add", user, "--role", role, "--password-file", "-", read="a password\n")
-        run(broker, "user", "set", "own", "--quota", "queued_messages=3")
+        run(broker, "user", "set", "own", "--quota", "queued_messages=3", "--yes")
         for user in ("of-domain", "of-role", "own"):
             away(raw, user, username=user, password=b"a password")
         publish(raw, 5, username="own", password=b"a password")

@@ -73,7 +73,7 @@ def test_a_limit_of_the_domain_holds_for_who_is_away_and_after_a_kill(tmp_path):
     assert waiting(broker, raw.client_id("absent")) == 1
     broker.stop(signal.SIGKILL)
     broker.start()
-    run(broker, "domain", "set", "default", "--quota", "queued_seconds=1")
+    run(broker, "domain", "set", "default", "--quota", "queued_seconds=1", "--yes")
     wait_for_too_old(broker, 1)
     until(lambda: waiting(broker, raw.client_id("absent")) == 0)
     run(broker, "domain", "set", "default", "--quota", "queued_seconds=none")

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use courser_client::{Client, ClientError, Message, MessageProperty, Options, QoS};
+use courser_client::{Client, ClientError, Message, MessageProperty, Options, QoS, VersionChoice};
 
 use crate::cli::again::Again;
 use crate::cli::connection::Connection;
@@ -21,6 +21,9 @@ use crate::cli::{topic_and_message, units};
 const PAYLOAD_BYTES_MAX: usize = 268_435_455;
 /// How often the connection is looked at while no line comes.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// What an end without a word may mean: 3.1.1 has no answer to a message but that it was taken (v3 section 4.8).
+const SILENT: &str = "in MQTT 3.1.1 a broker cannot say that the user may not publish to the topic, and closes the connection; 5.0 says it";
 
 /// Why a line of QoS 2 is not sent again.
 const UNKNOWN: &str = "the broker kept no session, so it is not known whether it has taken the last message of QoS 2: -i ID -c keeps one that can tell";
@@ -153,7 +156,25 @@ pub(crate) fn run(arguments: &Publish) -> Exit {
     match arguments.send(&options, &topic, payload) {
         Ok(exit) => exit,
         Err(error) if arguments.quiet => Exit::from(&error),
-        Err(error) => fail(&error),
+        Err(error) => {
+            let exit = fail(&error);
+            if options.version == VersionChoice::V311 && is_hung_up(&error) {
+                eprintln!("courser: {SILENT}");
+            }
+            exit
+        }
+    }
+}
+
+/// Whether the broker has ended the connection without a word.
+fn is_hung_up(error: &ClientError) -> bool {
+    match error {
+        ClientError::Closed => true,
+        ClientError::Io(error) => matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+        ),
+        _ => false,
     }
 }
 
@@ -376,6 +397,20 @@ impl Publish {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_without_a_word_is_told_from_others() {
+        let io = |kind: io::ErrorKind| ClientError::Io(kind.into());
+        for silent in [ClientError::Closed, io(io::ErrorKind::ConnectionReset)] {
+            assert!(is_hung_up(&silent), "{silent}");
+        }
+        for other in [
+            ClientError::Protocol(String::new()),
+            io(io::ErrorKind::Other),
+        ] {
+            assert!(!is_hung_up(&other), "{other}");
+        }
+    }
 
     #[test]
     fn a_line_keeps_its_carriage_return() {

@@ -65,10 +65,11 @@ impl From<&ClientError> for Exit {
                 Self::CannotConnect
             }
             ClientError::Options(_) => Self::Usage,
-            ClientError::Refused {
-                meaning: Meaning::NotAuthorized,
-                ..
-            } => Self::NotAuthorized,
+            ClientError::Refused { meaning, .. } | ClientError::Disconnected { meaning, .. }
+                if *meaning == Meaning::NotAuthorized =>
+            {
+                Self::NotAuthorized
+            }
             ClientError::Refused { .. } | ClientError::Disconnected { .. } => Self::Refused,
             ClientError::Protocol(_) => Self::Refused,
             ClientError::TimedOut { .. } => Self::TimedOut,
@@ -86,4 +87,32 @@ pub(crate) fn fail(error: &ClientError) -> Exit {
 pub(crate) fn usage(message: &str) -> Exit {
     eprintln!("courser: {message}");
     Exit::Usage
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use courser_client::Asked;
+
+    #[test]
+    fn whom_the_broker_does_not_let_gets_4_at_the_door_and_later() {
+        let reason = String::new;
+        for (meaning, expected) in [
+            (Meaning::NotAuthorized, Exit::NotAuthorized),
+            (Meaning::Passing, Exit::Refused),
+            (Meaning::Lasting, Exit::Refused),
+        ] {
+            let refused = ClientError::Refused {
+                what: Asked::Connection,
+                reason: reason(),
+                meaning,
+            };
+            let disconnected = ClientError::Disconnected {
+                reason: reason(),
+                meaning,
+            };
+            assert_eq!(Exit::from(&refused), expected);
+            assert_eq!(Exit::from(&disconnected), expected);
+        }
+    }
 }

@@ -16,6 +16,11 @@ pub(crate) struct Sure {
 }
 
 impl Sure {
+    /// Whether it was said, so that nothing is asked.
+    pub(crate) const fn is_said(self) -> bool {
+        self.yes
+    }
+
     /// Asks whether to do `what`, unless that was said.
     ///
     /// # Errors

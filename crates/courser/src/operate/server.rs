@@ -185,7 +185,7 @@ impl ServerFlags {
                 return Exit::Internal;
             }
         };
-        runtime.block_on(async {
+        let end = runtime.block_on(async {
             tokio::select! {
                 answered = ask(client) => answered.unwrap_or_else(|stop| match stop {
                     Stop::Unanswered(error) => fail(&error, asking.credentials()),
@@ -193,7 +193,10 @@ impl ServerFlags {
                 }),
                 _ = tokio::signal::ctrl_c() => Exit::Interrupted,
             }
-        })
+        });
+        // A question that nobody has answered keeps nobody here.
+        runtime.shutdown_background();
+        end
     }
 }
 

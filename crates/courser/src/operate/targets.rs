@@ -109,6 +109,29 @@ impl Consent {
         }
     }
 
+    /// The same between questions to the server: whoever does not answer can end the command by Ctrl-C then too.
+    ///
+    /// # Errors
+    /// As of [`ask`](Self::ask).
+    pub(super) async fn ask_meanwhile(&self, takes: Option<String>) -> Result<Meant, Exit> {
+        let Some(what) = takes.filter(|_| !self.dry_run) else {
+            return self.ask_if(None);
+        };
+        let sure = self.sure;
+        let asked = tokio::task::spawn_blocking(move || sure.ask(&what)).await;
+        asked.unwrap_or(Err(Exit::Internal)).map(|()| Meant::Do)
+    }
+
+    /// Whether it only says what would be done.
+    pub(super) const fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// Whether there will be a question or an answer that says what is there now.
+    pub(super) const fn wants_to_know(&self) -> bool {
+        self.dry_run || !self.sure.is_said()
+    }
+
     /// Says all that would be done to what a name stands for; that may be nothing.
     ///
     /// # Errors

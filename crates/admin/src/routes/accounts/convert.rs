@@ -3,7 +3,7 @@
 use courser_access::scram::ScramKeys;
 use courser_access::{
     Administration, Decision, Domain, DomainName, HashError, HashMemory, PasswordHash, Role,
-    RoleName, Rule, SALT_BYTES, User, UserName, UserState,
+    RoleName, Rule, SALT_BYTES, Table, User, UserName, UserState,
 };
 use rand::TryRng;
 use rand::rngs::SysRng;
@@ -56,11 +56,40 @@ fn limits_shown(limits: impl Serialize) -> api::Limits {
     }
 }
 
+/// A limit lets something through: 0 stands for no limit in settings, and here for neither.
+fn no_zero(whose: &str, limits: &api::Limits) -> Result<(), ApiError> {
+    match limits.iter().find(|(_, most)| **most == Some(0)) {
+        None => Ok(()),
+        Some((name, _)) => Err(bad(format!(
+            "{whose}: {name} is 0, and a limit is at least 1: none (null) takes it away"
+        ))),
+    }
+}
+
+/// The same of all that a table sets, which comes as a whole.
+pub(super) fn no_zeros(table: &Table) -> Result<(), ApiError> {
+    let users = table
+        .users()
+        .map(|(name, user)| (format!("user {name}"), limits_shown(user.limits)));
+    let roles = table
+        .roles()
+        .map(|(name, role)| (format!("role {name}"), limits_shown(role.limits)));
+    let domains = DomainName::ALL.into_iter().map(|name| {
+        let shown = domain(name, table.domain(name));
+        (format!("domain {name}"), shown.limits)
+    });
+    for (whose, limits) in users.chain(roles).chain(domains) {
+        no_zero(&whose, &limits)?;
+    }
+    Ok(())
+}
+
 /// Limits with some of them another way.
 pub(super) fn limits<T: Serialize + DeserializeOwned>(
     before: T,
     change: &api::Limits,
 ) -> Result<T, ApiError> {
+    no_zero("limits", change)?;
     let mut all = limits_shown(before);
     all.extend(change.iter().map(|(name, value)| (name.clone(), *value)));
     let fields = serde_json::to_value(all).map_err(|error| bad(format!("limits: {error}")))?;
@@ -118,6 +147,7 @@ pub(super) fn domain_changed(before: Domain, change: &api::Limits) -> Result<Dom
             None => of_each.insert(name.clone(), *most),
         };
     }
+    no_zero("limits", change)?;
     Ok(Domain {
         limits: limits(before.limits, &of_each)?,
         retained: limits(before.retained, &retained)?,

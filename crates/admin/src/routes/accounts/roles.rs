@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
-use courser_access::{Command, Identity, Rights, Role, RoleName, Sharing, Table};
+use courser_access::{Command, Identity, Principal, Rights, Role, RoleName, Sharing, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 use super::{bad, change, convert, parameters, table};
 use crate::AppState;
-use crate::access::Principal;
+use crate::access::Principal as Operator;
 use crate::api::{self, Decision, Done, NewRole, RoleChange};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{List, ListParams, ListQuery, list_here};
@@ -68,7 +68,7 @@ async fn role(
 #[utoipa::path(post, path = "/api/v1/roles", request_body = NewRole, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn add(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<Operator>,
     Sent(asked): Sent<NewRole>,
 ) -> Result<Json<Done>, ApiError> {
     let name = convert::role_name(&asked.name)?;
@@ -99,7 +99,7 @@ async fn add(
 #[utoipa::path(patch, path = "/api/v1/roles/{name}", params(("name" = String, Path, description = "Name of the role")), request_body = RoleChange, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn set(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<Operator>,
     Path(name): Path<String>,
     Sent(asked): Sent<RoleChange>,
 ) -> Result<Json<Done>, ApiError> {
@@ -150,7 +150,7 @@ fn changed(before: &Role, name: &RoleName, asked: &RoleChange) -> Result<Role, A
 #[utoipa::path(delete, path = "/api/v1/roles/{name}", params(("name" = String, Path, description = "Name of the role")), responses((status = 200, body = Done), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn remove(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    Extension(principal): Extension<Operator>,
     Path(name): Path<String>,
 ) -> Result<Json<Done>, ApiError> {
     let name = convert::role_name(&name)?;
@@ -193,6 +193,8 @@ async fn rules(
 struct Question {
     /// The user.
     user: String,
+    /// Roles that a token names, with commas between them: the user may then be one that is nowhere but in tokens.
+    roles: Option<String>,
     /// The client id that `%c` stands for; none: no rule with `%c` matches.
     #[serde(default)]
     client_id: String,
@@ -206,6 +208,30 @@ struct Question {
     receive: Option<String>,
 }
 
+/// Whose rights are asked about.
+fn who(table: &Table, question: &Question) -> Result<Principal, ApiError> {
+    let user = convert::user_name(&question.user)?;
+    let Some(roles) = &question.roles else {
+        return match table.user(user.as_str()) {
+            Some(_) => Ok(user.into()),
+            None => Err(ApiError::new(
+                Code::NoUser,
+                format!("there is no user {user}"),
+            )),
+        };
+    };
+    let role = |name| {
+        let name = convert::role_name(name)?;
+        find(table, &name)?;
+        Ok(name)
+    };
+    let granted: Result<_, ApiError> = roles.split(',').map(role).collect();
+    Ok(Principal {
+        user,
+        granted: Some(granted?),
+    })
+}
+
 /// Whether a user may do something, and which rule says so.
 #[utoipa::path(get, path = "/api/v1/access/test", params(Question), responses((status = 200, body = Decision), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 async fn test(
@@ -213,15 +239,9 @@ async fn test(
     question: Result<Query<Question>, QueryRejection>,
 ) -> Result<Json<Decision>, ApiError> {
     let question = parameters(question)?;
-    let name = convert::user_name(&question.user)?;
     let table = table(&state)?;
-    if table.user(name.as_str()).is_none() {
-        return Err(ApiError::new(
-            Code::NoUser,
-            format!("there is no user {name}"),
-        ));
-    }
-    let rights = Rights::new(&table, Identity::new(&question.client_id, name));
+    let who = who(&table, &question)?;
+    let rights = Rights::new(&table, Identity::new(&question.client_id, who));
     let asked = (
         question.publish.as_deref(),
         question.subscribe.as_deref(),

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{change, parameters, table};
+use super::{change, convert, parameters, table};
 use crate::AppState;
 use crate::access::Principal;
 use crate::api::Imported;
@@ -63,6 +63,7 @@ async fn import(
     Sent(new): Sent<Table>,
 ) -> Result<Json<Imported>, ApiError> {
     let how = parameters(how)?;
+    convert::no_zeros(&new)?;
     let imported = change(&state, |before| {
         let imported = difference(before, &new, how.dry_run);
         let command = Command::Replace(Box::new(new.clone()));

@@ -89,11 +89,14 @@ enum AclVerb {
         #[command(flatten)]
         consent: Consent,
     },
-    /// Say whether a user may do something, and which rule decides: ends with 0 if it may, with 1 if not
+    /// Say whether a user, or who comes with a token, may do something, and which rule decides: ends with 0 if it may, with 1 if not
     Test {
         /// User name
         #[arg(long)]
         user: String,
+        /// A role that the user's token names, as often as wanted: the user need be nowhere else then
+        #[arg(long, value_name = "ROLE")]
+        role: Vec<String>,
         /// Client id that %c stands for
         #[arg(long, default_value = "", hide_default_value = true)]
         client_id: String,
@@ -207,26 +210,27 @@ pub(crate) fn run(arguments: &Acl) -> Exit {
         AclVerb::Revoke { rule, consent } => rule.revoke(server, consent),
         AclVerb::Test {
             user,
+            role,
             client_id,
             deed,
             output,
         } => match deed.query() {
-            Ok(asked) => test(server, user, client_id, asked, output.output()),
+            Ok(asked) => {
+                let roles = role.join(",");
+                let mut query = vec![("user", user.as_str()), ("client_id", client_id), asked];
+                if !role.is_empty() {
+                    query.push(("roles", &roles));
+                }
+                test(server, &query, output.output())
+            }
             Err(message) => usage(&message),
         },
     }
 }
 
-fn test(
-    server: &ServerFlags,
-    user: &str,
-    client_id: &str,
-    asked: (&str, &str),
-    output: Output,
-) -> Exit {
+fn test(server: &ServerFlags, query: &[(&str, &str)], output: Output) -> Exit {
     server.ask(async |client| {
-        let query = [("user", user), ("client_id", client_id), asked];
-        let decision = client.get("/api/v1/access/test", &query).await?;
+        let decision = client.get("/api/v1/access/test", query).await?;
         match output {
             Output::Table => {
                 let reason = decision["reason"].as_str().unwrap_or_default();

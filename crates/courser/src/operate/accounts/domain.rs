@@ -1,15 +1,16 @@
 //! `courser domain`.
 
 use clap::{Args, Subcommand};
-use courser_admin::client::{Verb, escaped};
+use courser_admin::client::escaped;
 use serde_json::json;
 
-use super::limits::{self, Limit};
-use super::{send, show};
+use super::limits::{self, Above, Limit};
+use super::{Change, show};
 use crate::cli::exit::Exit;
 use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::OutputFlags;
 use crate::operate::server::ServerFlags;
+use crate::operate::targets::Consent;
 
 /// What lives together, with limits of its own: MQTT is in the domain default
 #[derive(Args, Debug)]
@@ -31,7 +32,7 @@ enum DomainVerb {
         #[command(flatten)]
         output: OutputFlags,
     },
-    /// Change limits
+    /// Change limits; less of what may wait is asked about
     Set {
         /// Name of the domain
         name: String,
@@ -39,7 +40,7 @@ enum DomainVerb {
         #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = limits::limit, required = true)]
         quotas: Vec<Limit>,
         #[command(flatten)]
-        output: OutputFlags,
+        consent: Consent,
     },
 }
 
@@ -62,10 +63,20 @@ pub(crate) fn run(arguments: &Domains) -> Exit {
         DomainVerb::Set {
             name,
             quotas,
-            output,
+            consent,
         } => {
-            let change = json!({"limits": limits::as_json(quotas)});
-            send(server, Verb::Patch, &path(name), &change, output)
+            let change = Change {
+                kind: "domain",
+                name,
+                path: &path(name),
+                takes: None,
+                quotas,
+                above: Above::Settings,
+                body: json!({"limits": limits::as_json(quotas)}),
+            };
+            change.run(server, consent, |domain| {
+                limits::would(quotas, &domain["limits"])
+            })
         }
     }
 }

@@ -17,9 +17,10 @@ pub(crate) use user::{Users, run as run_users};
 use courser_admin::client::Verb;
 use serde_json::Value;
 
+use self::limits::{Above, Limit};
 use super::print::OutputFlags;
 use super::server::ServerFlags;
-use super::targets::Consent;
+use super::targets::{Consent, Meant};
 use crate::cli::exit::Exit;
 
 /// Sends a change and says what was done.
@@ -43,6 +44,72 @@ fn say_would(
         consent.would(&would(&now), name)?;
         Ok(Exit::Done)
     })
+}
+
+/// A change of somebody who has limits. What it takes away is asked about.
+struct Change<'c> {
+    /// Of what: user, role or domain.
+    kind: &'static str,
+    name: &'c str,
+    path: &'c str,
+    /// What it takes away whatever is there now, as a question.
+    takes: Option<String>,
+    /// Limits that it changes. Of what may wait, less is asked about.
+    quotas: &'c [Limit],
+    /// What counts where a limit is taken away.
+    above: Above,
+    /// As the API takes it.
+    body: Value,
+}
+
+impl Change<'_> {
+    /// Makes it, if that is meant; `would` says what would be another of what is like this now.
+    fn run(
+        &self,
+        server: &ServerFlags,
+        consent: &Consent,
+        would: impl FnOnce(&Value) -> Vec<String>,
+    ) -> Exit {
+        server.ask(async |client| {
+            let now = match consent.wants_to_know() && self.depends_on_now(consent) {
+                true => client.get(self.path, &[]).await?,
+                false => Value::Null,
+            };
+            let lowered = limits::lowered(self.quotas, &now["limits"], self.above);
+            match consent
+                .ask_meanwhile(self.question(lowered.as_deref()))
+                .await?
+            {
+                Meant::Do => {
+                    let done = client.send(Verb::Patch, self.path, &self.body).await?;
+                    consent.output().output().deeds(&[done])?;
+                }
+                Meant::OnlySay => {
+                    let mut done = would(&now);
+                    done.extend(lowered.map(|_| "drop what waits beyond the limits of".to_owned()));
+                    consent.would(&done, self.name)?;
+                }
+            }
+            Ok(Exit::Done)
+        })
+    }
+
+    /// Whether what it takes away is known only by what is there.
+    fn depends_on_now(&self, consent: &Consent) -> bool {
+        consent.is_dry_run() || limits::may_drop(self.quotas)
+    }
+
+    /// All that is asked about; none: it takes nothing away.
+    fn question(&self, lowered: Option<&str>) -> Option<String> {
+        let lowered = lowered.map(|lowered| {
+            format!(
+                "set {lowered} for {} {} and drop what waits beyond that",
+                self.kind, self.name
+            )
+        });
+        let all: Vec<_> = self.takes.iter().cloned().chain(lowered).collect();
+        (!all.is_empty()).then(|| all.join(" and "))
+    }
 }
 
 /// Shows one thing.

@@ -4,13 +4,13 @@ use clap::{Args, Subcommand, ValueEnum};
 use courser_admin::client::{Verb, escaped};
 use serde_json::{Value, json};
 
-use super::limits::{self, Limit};
-use super::{say_would, send, show};
+use super::limits::{self, Above, Limit};
+use super::{Change, send, show};
 use crate::cli::exit::Exit;
 use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::OutputFlags;
 use crate::operate::server::ServerFlags;
-use crate::operate::targets::{Act, Consent, Deed, Meant, Targets};
+use crate::operate::targets::{Act, Consent, Deed, Targets};
 
 /// What users may do, by role
 #[derive(Args, Debug)]
@@ -66,7 +66,7 @@ enum RoleVerb {
         #[command(flatten)]
         output: OutputFlags,
     },
-    /// Change administration, which is asked about, and limits
+    /// Change administration and limits: the former, and less of what may wait, is asked about
     Set {
         /// Name of the role
         name: String,
@@ -94,20 +94,19 @@ impl RoleChange {
     /// Makes it, if that is meant. Less administration can lock operators out, more lets others in: both are asked about.
     fn run(&self, server: &ServerFlags, name: &str, consent: &Consent) -> Exit {
         let administration = self.administration.map(Administration::name);
-        let what = administration.map(|it| format!("set administration of role {name} to {it}"));
-        match consent.ask_if(what.as_deref()) {
-            Ok(Meant::Do) => {
-                let change = json!({
-                    "administration": administration,
-                    "limits": limits::as_json(&self.quotas),
-                });
-                send(server, Verb::Patch, &path(name), &change, consent.output())
-            }
-            Ok(Meant::OnlySay) => say_would(server, (name, &path(name)), consent, |role| {
-                self.would(role)
+        let change = Change {
+            kind: "role",
+            name,
+            path: &path(name),
+            takes: administration.map(|it| format!("set administration of role {name} to {it}")),
+            quotas: &self.quotas,
+            above: Above::Others,
+            body: json!({
+                "administration": administration,
+                "limits": limits::as_json(&self.quotas),
             }),
-            Err(exit) => exit,
-        }
+        };
+        change.run(server, consent, |role| self.would(role))
     }
 
     /// What would be another of a role that is like this now.

@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 use courser_admin::client::{Verb, escaped};
 use serde_json::{Value, json};
 
-use super::limits::{self, Limit};
+use super::limits::{self, Above, Limit};
 use super::secret::PasswordFlags;
-use super::{say_would, send, show, transfer};
+use super::{Change, say_would, send, show, transfer};
 use crate::cli::exit::{Exit, usage};
 use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::OutputFlags;
@@ -56,7 +56,7 @@ enum UserVerb {
         #[command(flatten)]
         output: OutputFlags,
     },
-    /// Give and take roles and limits; a role that is taken away is asked about
+    /// Give and take roles and limits; a role that is taken away, and less of what may wait, is asked about
     Set {
         /// User name
         name: String,
@@ -115,20 +115,20 @@ impl UserChange {
     /// Makes it, if that is meant.
     fn run(&self, server: &ServerFlags, name: &str, consent: &Consent) -> Exit {
         let what = format!("take {} from user {name}", self.remove_role.join(", "));
-        match consent.ask_if((!self.remove_role.is_empty()).then_some(&what)) {
-            Ok(Meant::Do) => {
-                let change = json!({
-                    "add_roles": self.add_role,
-                    "remove_roles": self.remove_role,
-                    "limits": limits::as_json(&self.quotas),
-                });
-                send(server, Verb::Patch, &path(name), &change, consent.output())
-            }
-            Ok(Meant::OnlySay) => say_would(server, (name, &path(name)), consent, |user| {
-                self.would(user)
+        let change = Change {
+            kind: "user",
+            name,
+            path: &path(name),
+            takes: (!self.remove_role.is_empty()).then_some(what),
+            quotas: &self.quotas,
+            above: Above::Others,
+            body: json!({
+                "add_roles": self.add_role,
+                "remove_roles": self.remove_role,
+                "limits": limits::as_json(&self.quotas),
             }),
-            Err(exit) => exit,
-        }
+        };
+        change.run(server, consent, |user| self.would(user))
     }
 
     /// What would be another of a user that is like this now.
