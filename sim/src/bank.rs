@@ -75,7 +75,13 @@ impl Planted {
         let mut plan = self.worlds.plan(seed);
         // The recorded seeds are of disks without shared groups.
         plan.groups &= self.worlds != Worlds::Disk;
-        plan
+        // What a bug is about happens with this policy or limit only.
+        match self.bug {
+            Bug::Unrefused => plan.refusing(),
+            Bug::DroppedUnderWay => plan.dropping_oldest(),
+            Bug::RetainedUnbounded => plan.retaining_few(),
+            _ => plan,
+        }
     }
 
     /// Searches for a seed that keeps the rules without the bug and breaks one of its rules with it. Gives the seed, and what
@@ -227,6 +233,9 @@ const fn entry(bug: Bug) -> Entry {
         Bug::LiveEntryForgotten => (Layer::Engine, Worlds::LongLife, 1, &["I1:", "M42:"]),
         Bug::OldCheckpointRemoved => (Layer::Log, Worlds::LongLife, 1, &["I7:"]),
         Bug::ForgetBeforeManifest => (Layer::Log, Worlds::LongLife, 1, &["I1:", "I7:", "M42:"]),
+        Bug::StaleSummary => (Layer::Log, Worlds::LongLife, 1, &["I1:", "M42:"]),
+        Bug::PassUncovered => (Layer::Log, Worlds::LongLife, 10, &["I1:", "I7:", "M42:"]),
+        Bug::SummaryWithoutKept => (Layer::Log, Worlds::LongLife, 1, &["I1:", "M42:"]),
         Bug::AgedFromFirst => (Layer::Engine, Worlds::Aging, 1, &["M20:"]),
         Bug::AgedUnderWay => (Layer::Engine, Worlds::Aging, 1, &["I13:", "M30:"]),
         Bug::AgedUncounted => (Layer::Engine, Worlds::Aging, 1, &["I1:"]),
@@ -242,6 +251,9 @@ const fn entry(bug: Bug) -> Entry {
             &["I5:", "I1:", "M33:", "M38:"],
         ),
         Bug::QueueUnbounded => (Layer::Engine, Worlds::Tight, 1, &["I9:"]),
+        Bug::Unrefused => (Layer::Engine, Worlds::Tight, 1, &["I1:"]),
+        Bug::DroppedUnderWay => (Layer::Engine, Worlds::Tight, 1, &["I13:", "M30:"]),
+        Bug::RetainedUnbounded => (Layer::Engine, Worlds::Plain, 1, &["I9:"]),
         Bug::OutputUnbounded => (Layer::Front, Worlds::Tight, 1, &["I9:"]),
         Bug::RepeatWithoutDup => (Layer::Front, Worlds::Plain, 1, &["v5 [MQTT-3.3.1-1]:"]),
         Bug::WindowIgnored => (Layer::Front, Worlds::Plain, 1, &["v5 [MQTT-3.3.4-9]:"]),

@@ -188,6 +188,12 @@ bugs! {
     OldPlaces,
     /// On a disk: a stream goes on behind a record that is not in memory (M17).
     SkipCold,
+    /// On a disk: what a summary says of a segment is of another state of it (M44).
+    StaleSummary,
+    /// On a disk: a start passes over segments with entries above their checkpoint (M44).
+    PassUncovered,
+    /// On a disk: summaries leave out what was moved into their segments (M41).
+    SummaryWithoutKept,
     /// On a disk: messages are as old as the oldest entry of their partition (M20).
     AgedFromFirst,
     /// On a disk: messages that are under way go because they are too old (M30).
@@ -196,6 +202,12 @@ bugs! {
     AgedUncounted,
     /// A session's stream takes more than its limits say (I9).
     QueueUnbounded,
+    /// A full session refuses nobody, whatever its policy (M12).
+    Unrefused,
+    /// To make room for newer ones also messages go that are under way (M30).
+    DroppedUnderWay,
+    /// More is retained than may be (I9).
+    RetainedUnbounded,
     /// In a front: QoS 0 goes on into the output of a client that does not read (I9).
     OutputUnbounded,
     /// In a front: what is delivered again has no DUP (M30).
@@ -254,6 +266,9 @@ impl Bug {
             Self::AgedUncounted => Some(PlantedPartition::AgedUncounted),
             Self::SkipCold => Some(PlantedPartition::ColdSkipped),
             Self::QueueUnbounded => Some(PlantedPartition::Unbounded),
+            Self::Unrefused => Some(PlantedPartition::Unrefused),
+            Self::DroppedUnderWay => Some(PlantedPartition::DroppedUnderWay),
+            Self::RetainedUnbounded => Some(PlantedPartition::RetainedUnbounded),
             Self::ForgetHold => Some(PlantedPartition::HoldForgotten),
             Self::EarlyPubrel => Some(PlantedPartition::EarlyRelease),
             Self::WrongDup => Some(PlantedPartition::WrongDup),
@@ -290,6 +305,9 @@ impl Bug {
             Self::NoDirectorySync => Some(PlantedLog::SkipFolderSync),
             Self::OldSegmentNotSynced => Some(PlantedLog::ForgetOlderSegment),
             Self::CutMissesBatch => Some(PlantedLog::CutShort),
+            Self::StaleSummary => Some(PlantedLog::StaleSummary),
+            Self::PassUncovered => Some(PlantedLog::PassUncovered),
+            Self::SummaryWithoutKept => Some(PlantedLog::SummaryWithoutKept),
             _ => None,
         }
     }

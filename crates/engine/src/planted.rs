@@ -25,6 +25,12 @@ pub enum PlantedPartition {
     TrimmedTooFar,
     /// A stream takes more than its limits say (I9).
     Unbounded,
+    /// A full session refuses nobody, whatever its policy: what has no room is dropped (M12).
+    Unrefused,
+    /// To make room for newer ones also messages go that are under way (M30).
+    DroppedUnderWay,
+    /// More is retained than may be (I9).
+    RetainedUnbounded,
     /// The hold of a QoS 2 publish is not found again (M28).
     HoldForgotten,
     /// PUBREL leaves before "received" is committed (M32).

@@ -72,6 +72,7 @@ impl Partition {
         let limits = &self.config.limits;
         if limits.overflow == Overflow::RefusePublisher
             && can_refuse
+            && !self.is_planted(PlantedPartition::Unrefused)
             && self.is_any_full(stored, view.encoded_len() as u64)
         {
             return full(Dropped::QueueFull);
@@ -93,7 +94,8 @@ impl Partition {
         let bytes = u32::try_from(view.encoded_len()).map_err(|_| Refusal::TooLarge)?;
         let kept = (!view.payload.is_empty()).then_some(bytes);
         let store = &self.state.retained;
-        if self.lead.projection.admit(store, limits, view.topic, kept) {
+        let admitted = self.lead.projection.admit(store, limits, view.topic, kept);
+        if admitted || self.is_planted(PlantedPartition::RetainedUnbounded) {
             Ok(())
         } else {
             Err(Refusal::QuotaExceeded)
@@ -304,7 +306,9 @@ impl Partition {
 
     fn oldest_droppable(&mut self, stream: u64) -> Option<u64> {
         let (queue, _) = self.queue(stream)?;
+        let planted = self.is_planted(PlantedPartition::DroppedUnderWay);
         let from = match ids::owner(stream) {
+            Owner::Session if planted => queue.floor(),
             Owner::Session => {
                 let from = self.state.sessions.get(stream)?.droppable_from();
                 // What is on its way out of the log is as good as under way: else those who lag would never get anything.
@@ -319,8 +323,10 @@ impl Partition {
             .get(&stream)
             .copied()
             .unwrap_or_default();
-        let stays =
-            |seq| self.is_begun(stream, seq) || self.lead.streams.doomed.contains(&(stream, seq));
+        let stays = |seq| {
+            let is_begun = !planted && self.is_begun(stream, seq);
+            is_begun || self.lead.streams.doomed.contains(&(stream, seq))
+        };
         let found = passed.next_droppable(from, |seq| queue.next_live(seq), stays);
         self.lead.streams.passed.insert(stream, passed);
         found

@@ -74,6 +74,12 @@ pub enum Planted {
     CutShort,
     /// Who checks a segment is told that it ends before its last batch.
     HeldTooShort,
+    /// A summary of another state of its segment is believed: its entries are said to be behind what was written later.
+    StaleSummary,
+    /// A start passes over segments with entries above their checkpoint.
+    PassUncovered,
+    /// A summary leaves out what a cleaner has moved into its segment (M41).
+    SummaryWithoutKept,
 }
 
 #[cfg(feature = "testing")]

@@ -34,8 +34,9 @@ impl SegmentNumber {
         format!("{:010}{}", self.0, Self::SUMMARY_SUFFIX)
     }
 
-    /// The segment whose summary a file of this name is.
-    pub(crate) fn of_summary_name(name: &str) -> Option<Self> {
+    /// The segment of which a file of this name is the summary.
+    #[must_use]
+    pub fn of_summary_name(name: &str) -> Option<Self> {
         Self::of_name(name, Self::SUMMARY_SUFFIX)
     }
 

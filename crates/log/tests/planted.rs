@@ -36,7 +36,10 @@ fn finds(seed: u64, planted: Planted) -> bool {
         | Planted::IgnoreHold
         | Planted::LowForEver
         | Planted::CutShort
-        | Planted::HeldTooShort => unreachable!("{planted:?} is looked for by the simulator"),
+        | Planted::HeldTooShort
+        | Planted::StaleSummary
+        | Planted::PassUncovered
+        | Planted::SummaryWithoutKept => unreachable!("{planted:?} is looked for by the simulator"),
     }));
     found.is_err()
 }

@@ -305,6 +305,29 @@ fn d9_a_summary_that_is_not_what_was_written_is_not_believed() {
     }
 }
 
+/// Whichever program has written it: nothing depends on it, so nobody is refused, and there is one of this version afterwards.
+#[test]
+fn a_summary_of_a_version_that_is_not_known_is_not_believed_and_made_anew() {
+    let old = Old::new();
+    let disk = old.disk.kill();
+    let name = old.second[1].0.summary_name();
+    let mut bytes = old.disk.bytes(&name).expect("it is there");
+    let end = bytes.len() - 4;
+    bytes[8] = 99;
+    let sum = crc32c::crc32c(&bytes[..end]);
+    bytes[end..].copy_from_slice(&sum.to_le_bytes());
+    disk.replace(&name, bytes);
+    let (mut log, found) = open(&disk, 2, &old.manifests).expect("opens");
+    assert_eq!(found.report.passed_segments, 3);
+    assert_eq!(found.report.damages, []);
+    while let Some(job) = log.prepare() {
+        log.prepared(job.run()).expect("synced");
+    }
+    drop(log);
+    let (_, found) = open(&disk.kill(), 3, &old.manifests).expect("opens");
+    assert_eq!(found.report.passed_segments, 4);
+}
+
 /// Such as one that a crash has left of a segment whose end was cut and written again.
 #[test]
 fn d10_a_summary_of_another_state_of_its_segment_is_not_believed_and_made_anew() {

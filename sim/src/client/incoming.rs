@@ -261,6 +261,7 @@ impl Client {
                 "{}: message {} is acknowledged: {reason:?}",
                 self.id, sent.msg
             ));
+            ctx.counts.turned_away += u64::from(reason.is_error());
             ctx.oracle.answered(sent.msg, reason.is_error(), ctx.now);
         }
     }
@@ -279,6 +280,7 @@ impl Client {
             "{}: message {msg} is received: {reason:?}",
             self.id
         ));
+        ctx.counts.turned_away += u64::from(reason.is_error());
         ctx.oracle.answered(msg, reason.is_error(), ctx.now);
         if reason.is_error() {
             self.sent.remove(at);

@@ -54,6 +54,7 @@ impl World {
         self.oracle.released(false, self.now);
         self.break_all();
         self.probe_rot();
+        self.probe_summary_rot();
         self.probe_checkpoint_rot();
         let back = self.now + self.rng.between(10, 1_500);
         self.last_fault = back;

@@ -49,6 +49,8 @@ pub struct Counts {
     pub overflowed: u64,
     /// Subscriptions that were refused since a session had as many as it may have.
     pub refused: u64,
+    /// Publishes that were answered with a reason code which says that they are not taken.
+    pub turned_away: u64,
     /// Times that a client asked about a filter about which it had no answer.
     pub asked_again: u64,
     /// SUBSCRIBEs of sessions with so many filters that they are looked up by their hash.
@@ -57,6 +59,8 @@ pub struct Counts {
     pub probes: u64,
     /// Starts from a disk.
     pub recoveries: u64,
+    /// Segments that they passed over.
+    pub passed: u64,
     /// Relaxed partitions that lost something with the power.
     pub rolled_back: u64,
     /// Damaged partitions that were tried on such copies.
@@ -102,10 +106,12 @@ impl Counts {
         self.too_old += other.too_old;
         self.overflowed += other.overflowed;
         self.refused += other.refused;
+        self.turned_away += other.turned_away;
         self.asked_again += other.asked_again;
         self.many_filters += other.many_filters;
         self.probes += other.probes;
         self.recoveries += other.recoveries;
+        self.passed += other.passed;
         self.checkpoints += other.checkpoints;
         self.segments += other.segments;
         self.cleaned += other.cleaned;

@@ -31,6 +31,7 @@ fn part(first: u64) {
         sum.cleaned > 50 * ran && sum.kept > 500 * ran && sum.checkpoints > 50 * ran,
         "{sum:?}"
     );
+    assert!(sum.passed > ran, "starts pass over segments: {sum:?}");
     assert!(
         sum.too_old > ran
             && sum.copies > ran / 2

@@ -23,10 +23,14 @@ fn i9_nothing_is_above_its_limit() {
 /// unsent.
 #[test]
 fn i9_nor_where_the_oldest_is_dropped() {
+    let mut sum = Counts::default();
     for seed in (1..=60).chain([424, 1764]) {
         let outcome = run_plan(Worlds::Tight.plan(seed).dropping_oldest());
         assert_eq!(outcome.violation, None, "seed {seed}");
+        sum.add(&outcome.counts);
     }
+    eprintln!("{sum:?}");
+    assert!(sum.overflowed > 10 * 62, "limits are reached: {sum:?}");
 }
 
 /// Sessions that refuse their publishers (M12): what was acknowledged comes, whatever its QoS.
@@ -38,6 +42,8 @@ fn i1_nothing_is_dropped_where_publishers_are_refused() {
         assert_eq!(outcome.violation, None, "seed {seed}");
         sum.add(&outcome.counts);
     }
+    eprintln!("{sum:?}");
+    assert!(sum.turned_away > SEEDS, "publishers are refused: {sum:?}");
     assert!(sum.delivered > 100 * SEEDS, "the rest arrives: {sum:?}");
 }
 
@@ -45,13 +51,15 @@ fn i1_nothing_is_dropped_where_publishers_are_refused() {
 /// hears nothing of it and sends it again on each connection.
 #[test]
 fn i4_what_is_refused_where_it_would_be_kept_comes_once_m28() {
-    let mut delivered = 0;
+    let mut sum = Counts::default();
     for seed in 1..=SEEDS {
         let outcome = run_plan(Plan::new(seed).retaining_few());
         assert_eq!(outcome.violation, None, "seed {seed}");
-        delivered += outcome.counts.delivered;
+        sum.add(&outcome.counts);
     }
-    assert!(delivered > 50 * SEEDS, "the rest arrives");
+    eprintln!("{sum:?}");
+    assert!(sum.turned_away > SEEDS, "publishers are refused: {sum:?}");
+    assert!(sum.delivered > 50 * SEEDS, "the rest arrives: {sum:?}");
 }
 
 /// 716: a client that has no answer sends what was retained again, behind newer messages.

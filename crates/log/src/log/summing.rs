@@ -6,6 +6,7 @@ use courser_contract::PartitionId;
 
 use super::{Log, SpaceState};
 use crate::{
+    config::Planted,
     disk::Disk,
     ids::SegmentNumber,
     summary::{OfPartition, Summary},
@@ -35,6 +36,19 @@ impl<D: Disk> Log<D> {
         }
     }
 
+    /// Nothing, without the feature `testing`.
+    fn plant(&self, said: &mut OfPartition, last_at: u64) {
+        if self.config.has(Planted::StaleSummary) {
+            said.runs
+                .iter_mut()
+                .for_each(|it| it.place.offset = last_at);
+        }
+        if self.config.has(Planted::SummaryWithoutKept) {
+            said.kept = Arc::default();
+            said.kept_at.clear();
+        }
+    }
+
     /// None for a segment whose last entry goes on in the next one: who reads that one has to read this one as well.
     fn summary_of(&self, number: SegmentNumber) -> Option<Summary> {
         let segment = self.segments.get(&number)?;
@@ -60,6 +74,7 @@ impl<D: Disk> Log<D> {
             (said.runs, said.pieces) = places.all_in(number);
             let kept_at = places.kept().iter();
             said.kept_at = kept_at.filter(|it| it.segment == number).copied().collect();
+            self.plant(said, segment.last_at);
         }
         Some(Summary {
             node: self.config.node,

@@ -17,6 +17,7 @@ use super::{
     survey::Survey,
 };
 use crate::{
+    config::Planted,
     disk::DiskFile,
     error::OpenError,
     format::{BATCH_HEADER_BYTES, BatchHeader, FLAG_WITNESS, Header, Seen},
@@ -33,7 +34,10 @@ impl<F: DiskFile> Chain<F> {
         }
         let found = self.files.get(&place.segment);
         let said = found.and_then(|found| found.summary.as_ref());
-        if !said.is_some_and(|said| self.picture.is_below_checkpoints(said)) {
+        let is_covered = |said: &Summary| {
+            self.config.has(Planted::PassUncovered) || self.picture.is_below_checkpoints(said)
+        };
+        if !said.is_some_and(is_covered) {
             return Ok(None);
         }
         let Some(summary) = self.take_summary(place.segment) else {

@@ -14,6 +14,7 @@ use super::planted::PlantedDisk;
 use super::recovery::{Opened, open};
 use super::restore::{Lacking, restore};
 use super::truth::MayRot;
+use crate::rng::Rng;
 
 /// Flips of a bit after the end of a process.
 const FLIPS: usize = 6;
@@ -164,6 +165,43 @@ impl World {
     }
 }
 
+impl World {
+    /// M44: whatever rots of a summary changes nothing of what a start finds: its segment is read instead.
+    pub(in super::super) fn probe_summary_rot(&mut self) {
+        let (counter, now) = (self.next_start(), self.now);
+        let limits = self.plan.limits.clone();
+        let Some(node) = self.disk.as_deref() else {
+            return;
+        };
+        // Drawn apart: it changes nothing of the world.
+        let mut rng = Rng::new(self.plan.seed ^ now.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let log = node.log_folder.fork().kill();
+        let checkpoints = node.checkpoint_folder.fork().kill();
+        let Some((name, bytes)) = some_summary(&log, &mut rng) else {
+            return;
+        };
+        let finds_all = |log: &MemDisk| {
+            let folders = (node.folder(log), node.folder(&checkpoints.fork()));
+            let opened = open(node, folders, counter)?;
+            node.is_all_there(&opened, (now, &limits))
+        };
+        if finds_all(&log.fork()).is_err() {
+            // The next start says so itself.
+            return;
+        }
+        let at = rng.below(bytes);
+        match rng.chance(70) {
+            true => log.rot(&name, at, 1 << rng.below(8)),
+            false => log.truncate(&name, at),
+        }
+        if let Err(text) = finds_all(&log) {
+            self.oracle
+                .fail(format!("{text} (byte {at} of {name} is damaged)"));
+        }
+        self.counts.probes += 1;
+    }
+}
+
 impl DiskNode {
     /// The worst loss of power: all that is not synced is gone.
     fn worst_loss(&self) -> (MemDisk, MemDisk) {
@@ -262,6 +300,21 @@ impl DiskNode {
         let within = self.rng.below(entry.len() as u64);
         Some((name, at as u64 + within))
     }
+}
+
+/// A summary with something in it, and its bytes.
+fn some_summary(log: &MemDisk, rng: &mut Rng) -> Option<(String, u64)> {
+    let names = log.names().into_iter();
+    let summaries = names.filter(|name| SegmentNumber::of_summary_name(name).is_some());
+    let with_bytes = summaries.filter_map(|name| {
+        let bytes = log.bytes(&name)?.len() as u64;
+        (bytes > 0).then_some((name, bytes))
+    });
+    let mut found: Vec<_> = with_bytes.collect();
+    if found.is_empty() {
+        return None;
+    }
+    Some(found.swap_remove(rng.below(found.len() as u64) as usize))
 }
 
 fn segments(log: &MemDisk) -> Vec<String> {

@@ -111,6 +111,7 @@ impl World {
         };
         let compared = opened.compare(node, MayRot::No, node.lost_power());
         self.counts.recoveries += 1;
+        self.counts.passed += opened.recovered.report.passed_segments;
         let report = format!("{:?}", opened.recovered.report);
         if let Err(text) = compared {
             self.oracle.fail(text);
