@@ -34,6 +34,18 @@ impl World {
         }
     }
 
+    /// What partitions assert of themselves: one of the shard's after each of its turns, since it looks at all that is stored.
+    pub(super) fn check_partition(&mut self, shard: ShardId) {
+        self.counts.turns += 1;
+        let shard = &self.shards[usize::from(shard.0)];
+        let partitions = shard.partitions().count() as u64;
+        let at = self.counts.turns.checked_rem(partitions);
+        let next = at.and_then(|at| shard.partitions().nth(at as usize));
+        if let Some((_, partition)) = next {
+            partition.check();
+        }
+    }
+
     /// The partition as its log says, compared with the one that lives: byte for byte.
     pub(crate) fn check_replay(&mut self, id: PartitionId) {
         let shard = &self.shards[usize::from(self.places.shard_of(id).0)];

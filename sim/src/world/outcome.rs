@@ -27,6 +27,8 @@ impl Outcome {
 pub struct Counts {
     /// Events handled.
     pub events: u64,
+    /// Turns of shards.
+    pub turns: u64,
     /// Messages published.
     pub published: u64,
     /// Messages processed by clients.
@@ -95,6 +97,7 @@ impl Counts {
     /// Adds the sums of another run.
     pub const fn add(&mut self, other: &Self) {
         self.events += other.events;
+        self.turns += other.turns;
         self.published += other.published;
         self.delivered += other.delivered;
         self.repeats += other.repeats;

@@ -48,6 +48,7 @@ impl World {
         self.arm(shard);
         self.check_owners();
         self.check_bounds(shard);
+        self.check_partition(shard);
         if self.running && !self.serving {
             self.look_whether_serving();
         }

@@ -71,7 +71,8 @@ impl State {
         for slot in self.retained.records() {
             *counted.entry(slot).or_default() += 1;
         }
-        for (_, outbox) in self.outboxes.iter() {
+        for (to, outbox) in self.outboxes.iter() {
+            assert!(!to.is_volatile(), "an outbox leads to what stays (M19)");
             for (_, forward) in outbox.iter() {
                 *counted.entry(forward.item.slot).or_default() += 1;
             }

@@ -183,6 +183,7 @@ impl World {
                 self.disk_later(20, DiskEvent::Write);
             }
             Wrote::Batch(answers) => {
+                running.log.check();
                 self.log_stands(false);
                 self.disk_written(answers);
             }
@@ -248,6 +249,7 @@ impl World {
         if let Err(error) = running.log.sync() {
             return self.stop_for_disk(&error.to_string());
         }
+        running.log.check();
         running.syncs += 1;
         running.written = None;
         let syncs = running.syncs;
