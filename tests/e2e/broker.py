@@ -189,6 +189,7 @@ class Courser(Broker):
         "shared_strategy": "mqtt.shared_strategy={}",
         "overflow": "session.overflow={}",
         "pin_shards": "server.pin_shards={}",
+        "shards": "server.shards={}",
     }
     # Small segments: hundreds of brokers of a run make their files ahead of need.
     ALWAYS = {"segment_bytes": "1MiB"}

@@ -14,8 +14,9 @@ each round of cycles the publishers rest until everything is acknowledged, and t
 What else touches the log is at work all the while: checkpoints; the cleaner, since of each segment only what is for the absent subscriber
 is needed; the scrub, which must find nothing; the reading of what is only in the log, since in every other round of each kind hardly
 anything that waits may be in memory; backups, one after the other, which kills end as well. The last one of a round is made of the broker
-that has all, and is verified, pruned and restored: a broker on that must have what the absent subscriber waits for. How often each has
-come to its end is printed.
+that has all, and is verified, pruned and restored: a broker on that, with another number of shards, must have what the absent subscriber waits
+for. Retained messages go when they are too old, all of them. In one cycle of a round a partition is set aside for a while (`crash_aside.py`).
+How often each has come to its end is printed.
 
 Five of 25 cycles are on a small disk (`crash_full.py`) that is filled while one subscriber is away, and drained by it; the kill comes while it
 fills, when it is full, or in the middle of draining it. The same promises hold, and when it is drained publishes are accepted again within 5 s.
@@ -41,18 +42,26 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from broker import Courser
-from crash_clients import COUNTED, PATIENCE, Publisher, Subscriber, Violation, Work, memory_of_round, wait_for
+from crash_aside import set_aside
+from crash_clients import COUNTED, PATIENCE, Publisher, Retainer, Subscriber, Violation, Work, memory_of_round, wait_for
 from crash_full import FullRound
 from small_disk import NoSmallDisk
 
 # Cycles of a round with room, and of one on a small disk, which is filled and drained in each of them.
 ROUND, FULL_ROUND = 20, 5
+# The cycle of a round in which a partition is set aside.
+SET_ASIDE = 4
 # Fewer cycles may not come to all of it.
 BOTH_KINDS = ROUND + FULL_ROUND
 # The absent session keeps all of a round: on a fast machine that is more than a session may by default.
 LIMITS = {"queue_messages": 10_000_000, "queue_bytes": "4GiB"}
-# What is printed.
-WORK = [*COUNTED, "backups", "full disks"]
+# What comes to its end in rounds of both kinds, and what is printed.
+ALWAYS = [*COUNTED, "backups", "set aside", "too old"]
+WORK = [*ALWAYS, "full disks"]
+# Retained messages go after so many seconds.
+RETAINED_SECONDS = 1
+# A broker on what was restored has one of these numbers of shards.
+SHARDS = (1, 3, 5)
 
 
 class Round:
@@ -63,7 +72,9 @@ class Round:
         # The end of a process takes nothing from what is only written: half of the sessions are relaxed.
         classes = ", ".join('{ filter = "%s", class = "relaxed" }' % name for name in ("sub2", "pub1", "pub2"))
         settings = {"checkpoint_bytes": "1MiB", "sys_interval": 0, "classes": classes}
-        beside = {"scrub_period": "1s", "backup_folders": '"backups"', **memory_of_round(is_tight)}
+        beside = {
+            "scrub_period": "1s", "backup_folders": '"backups"', "retained_age": RETAINED_SECONDS, **memory_of_round(is_tight)
+        }
         (folder / "backups").mkdir(parents=True)
         self.broker = Courser(folder, {**settings, **LIMITS, **beside})
         self.work = Work(self.broker)
@@ -75,6 +86,7 @@ class Round:
         self.absent = Subscriber("absent", 2, "crash/pub0/1").subscribe(port)
         self.absent.leave()
         self.publishers = [Publisher(port, f"pub{number}", 1 + number % 2) for number in range(4)]
+        self.retainer = Retainer(self.broker)
         self.lives = 0
         self.stopping = False
         self.thread = threading.Thread(target=self.publish)
@@ -94,6 +106,9 @@ class Round:
         kind = signal.SIGTERM if self.random.random() < 0.1 else signal.SIGKILL
         self.broker.check_alive()
         self.work.look()
+        self.retainer.retain()
+        if self.lives == SET_ASIDE:
+            return set_aside(self.work, self.random)
         if self.random.random() < 0.2:
             self.work.begin_backup()
             time.sleep(self.random.uniform(0, 0.2))
@@ -116,6 +131,7 @@ class Round:
         self.stopping = True
         self.thread.join()
         self.rest()
+        self.work.counts["too old"] += self.retainer.wait_until_gone()
         self.work.last_backup()
         self.check_restored()
         self.absent.connect(self.broker.port)
@@ -139,8 +155,9 @@ class Round:
             time.sleep(0.01)
 
     def check_restored(self) -> None:
-        """A broker on what was restored, with the same limits, gives the absent subscriber all that waits for it."""
-        settings = {"data": str(self.broker.folder / "restored"), "sys_interval": 0, **LIMITS}
+        """A broker on what was restored, with the same limits and other shards, gives the absent subscriber all that waits for it."""
+        shards = self.random.choice(SHARDS)
+        settings = {"data": str(self.broker.folder / "restored"), "sys_interval": 0, "shards": shards, **LIMITS}
         restored = Courser(self.broker.folder / "from-backup", settings)
         restored.start()
         again = Subscriber(self.absent.name, self.absent.qos, self.absent.topics)
@@ -215,7 +232,7 @@ def run(arguments: argparse.Namespace) -> int:
         did = ", ".join(f"{count} {name}" for name, count in sorted(work.items()))
         print(f"{state['cycles']} of {arguments.cycles} cycles, {state['messages']} messages, {did}, "
               f"full disks took messages again after {longest:.2f} s at most, seed {seed}", flush=True)
-    idle = [name for name in (*COUNTED, "backups") if state["cycles"] >= BOTH_KINDS and not state["work"][name]]
+    idle = [name for name in ALWAYS if state["cycles"] >= BOTH_KINDS and not state["work"][name]]
     if idle:
         return failed(f"never at work: {', '.join(idle)}", state["cycles"], begun)
     print(f"{state['cycles']} passed in {time.monotonic() - begun:.1f}s", flush=True)

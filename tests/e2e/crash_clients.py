@@ -10,8 +10,11 @@ import time
 import urllib.request
 
 import paho.mqtt.client as paho
+import wire
 from broker import Courser
 from paho.mqtt.enums import MessageState
+from raw import RawClient
+from wire import CONNACK, PUBACK, V5
 
 # What is printed, and the metric that says it.
 COUNTED = {
@@ -125,6 +128,35 @@ class Subscriber:
         if min(self.qos, publisher.qos) == 2 and len(came) != len(first):
             twice = [number for number, count in collections.Counter(came).items() if count > 1]
             raise Violation(f"I4: {who}: more than once: {twice[:20]}")
+
+
+class Retainer:
+    """Has messages retained to which nobody subscribes: they go when they are too old, whatever happens to the process."""
+
+    def __init__(self, broker: Courser):
+        self.broker = broker
+        self.retained = 0
+
+    def retain(self) -> None:
+        """One more, acknowledged."""
+        client = RawClient(self.broker.address, V5)
+        client.send(wire.connect(V5, "retainer"))
+        if client.expect(CONNACK).reason == 0:
+            topic = f"retained/{self.retained}"
+            client.send(wire.publish(V5, topic, b"kept", qos=1, packet_id=1, retain=True))
+            if client.expect(PUBACK, packet_id=1).reason >= 0x80:
+                raise Violation(f"{topic} is refused")
+            self.retained += 1
+        client.close()
+
+    def wait_until_gone(self) -> int:
+        """How many there were."""
+        deadline = time.monotonic() + PATIENCE
+        while left := self.broker.metric("courser_retained_messages"):
+            if time.monotonic() > deadline:
+                raise Violation(f"M20: {left:.0f} of {self.retained} retained messages stay although they are too old")
+            time.sleep(0.05)
+        return self.retained
 
 
 class Client(paho.Client):
