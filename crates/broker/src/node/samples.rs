@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use courser_access::Command;
 use courser_log::inspect::{Found, RecordKind, SegmentInspector};
-use courser_log::{Disk, FileDisk};
+use courser_log::{Disk, FileDisk, SegmentNumber};
 
 use crate::shard::support::accounts::{
     Hello, change, delivered, name, publishes, put_role, put_user, subscribe,
@@ -22,12 +22,14 @@ use crate::{Broker, NodeState, examine};
 const LINE: usize = 32;
 /// Every one of them, oldest first.
 const SAMPLES: &[&str] = &[
-    "format-1", "engine-2", "format-2", "format-3", "format-4", "format-5", "format-6",
+    "format-1", "engine-2", "format-2", "format-3", "format-4", "format-5", "format-6", "format-7",
 ];
 /// From this one on they have records that the cleaner has moved.
-const CLEANED: &[&str] = &["format-4", "format-5", "format-6"];
+const CLEANED: &[&str] = &["format-4", "format-5", "format-6", "format-7"];
 /// From this one on they have users, who have sessions and retained messages.
-const WITH_USERS: &[&str] = &["format-6"];
+const WITH_USERS: &[&str] = &["format-6", "format-7"];
+/// From this one on they have summaries of segments.
+const SUMMED: &[&str] = &["format-7"];
 
 fn sample_path(name: &str) -> PathBuf {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
@@ -213,9 +215,10 @@ fn has_moved(broker: &Broker) -> bool {
 /// Records of a kind in the log.
 fn records(folder: &Path, kind: RecordKind) -> usize {
     let disk = FileDisk::open(&folder.join("log")).expect("a folder");
-    let names = disk.list().expect("it can be listed");
+    let names = disk.list().expect("it can be listed").into_iter();
+    let is_segment = |name: &String| SegmentNumber::of_file_name(name).is_some();
     let mut records = 0;
-    for name in names {
+    for name in names.filter(is_segment) {
         let file = disk.open(&name).expect("it is there");
         let found = SegmentInspector::new(file).expect("a segment");
         let is_one = |it: &Found| matches!(it, Found::Record(record) if record.kind == kind);
@@ -300,6 +303,11 @@ fn every_format_is_read_and_goes_on() {
         let examined = examine(folder).expect("it can be read");
         assert_eq!(examined.findings, [], "{name}");
         let broker = start(folder, 3);
+        let passes_over = broker.recovered().is_some_and(|found| {
+            let mut counters = found.counters().into_iter();
+            counters.any(|(name, count)| name == "segments_not_read" && count > 0)
+        });
+        assert_eq!(SUMMED.contains(name), passes_over, "{name}");
         check(&broker);
         if WITH_USERS.contains(name) {
             check_of_a_user(&broker);
