@@ -29,7 +29,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use courser_log::inspect::{InspectError, InspectedDamage, SegmentCheck, check_segment};
-use courser_log::{DiskFile, FileDisk, HeldSegment, RealFile, SegmentNumber, is_passing};
+use courser_log::{DiskFile, HeldSegment, RealFile, SegmentNumber, is_passing};
 use courser_memory::{Component, Scope};
 
 use crate::Status;
@@ -39,7 +39,7 @@ use crate::control::Control;
 use crate::live::Live;
 use crate::node::DataFolder;
 use crate::repair::RottenPlace;
-use crate::stations::{CopyDoor, Counter};
+use crate::stations::{CopyDoor, Counter, Medium};
 
 /// However little there is, it is read at this pace: a small log is not spread over days byte by byte.
 const BYTES_PER_SECOND_MIN: u64 = 256 << 10;
@@ -65,7 +65,7 @@ impl Scrub {
     /// When the system gives no thread.
     pub(crate) fn start(
         folder: &DataFolder,
-        door: CopyDoor<FileDisk>,
+        door: CopyDoor<Medium>,
         control: Control,
         live: Arc<Live>,
     ) -> io::Result<Self> {
@@ -108,7 +108,7 @@ struct Scrubber {
     progress: Progress,
     /// The file for that.
     noted_in: PathBuf,
-    door: CopyDoor<FileDisk>,
+    door: CopyDoor<Medium>,
     control: Control,
     live: Arc<Live>,
     pace: RefCell<Pace>,

@@ -9,14 +9,14 @@ use std::time::Instant;
 
 use courser_contract::WallMs;
 use courser_log::inspect::check_segment;
-use courser_log::{DiskFile, FileDisk, HeldSegment, RealFile, is_same_segment};
+use courser_log::{DiskFile, HeldSegment, RealFile, is_same_segment};
 use sha2::{Digest, Sha256};
 
 use super::manifest::{FileLine, Manifest, Sum, folder_of};
 use super::pace::{Pace, SlowFile, Stopped, forget_pages};
 use super::store::{Store, private_file};
 use super::{BackupError, Progress, Source};
-use crate::stations::{CopyDoor, HeldData};
+use crate::stations::{CopyDoor, HeldData, Medium};
 
 /// Bytes of one read: what is spent at once of the pace.
 const CHUNK_BYTES: u64 = 256 << 10;
@@ -34,7 +34,7 @@ pub(super) struct Making<'a> {
 }
 
 /// Lets go of what is held, whatever comes.
-struct Hold<'a>(&'a CopyDoor<FileDisk>);
+struct Hold<'a>(&'a CopyDoor<Medium>);
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
@@ -141,7 +141,7 @@ impl Making<'_> {
         &mut self,
         number: u32,
         path: String,
-        file: &RealFile,
+        file: &impl DiskFile,
         before: Option<&Manifest>,
     ) -> Result<FileLine, BackupError> {
         let read = |source| BackupError::Read {
@@ -205,7 +205,7 @@ impl Making<'_> {
     /// Copies the beginning of a file, durably; its checksum.
     fn copy(
         &mut self,
-        from: (&RealFile, &Path),
+        from: (&impl DiskFile, &Path),
         to: &Path,
         bytes: u64,
     ) -> Result<Sum, BackupError> {
@@ -227,7 +227,7 @@ impl Making<'_> {
     /// Reads the beginning of a file at the pace.
     fn each_chunk(
         &mut self,
-        (file, path): (&RealFile, &Path),
+        (file, path): (&impl DiskFile, &Path),
         bytes: u64,
         mut take: impl FnMut(&[u8]) -> Result<(), BackupError>,
     ) -> Result<(), BackupError> {

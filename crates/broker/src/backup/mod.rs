@@ -33,7 +33,6 @@ use std::thread::{self, JoinHandle};
 
 use courser_contract::{LogIndex, PartitionId, WallMs};
 use courser_engine::DiskRoom;
-use courser_log::FileDisk;
 use courser_memory::{Component, Scope};
 
 use self::create::Making;
@@ -45,7 +44,7 @@ pub use self::restore::{restore_backup, verify_backup};
 use self::store::Store;
 use crate::clock;
 use crate::live::Live;
-use crate::stations::{CopyDoor, NotHeld};
+use crate::stations::{CopyDoor, Medium, NotHeld};
 
 /// Why there is no backup, or it cannot be used. Each text names the file.
 #[derive(Debug, thiserror::Error)]
@@ -277,7 +276,7 @@ impl Progress {
 /// What is copied.
 #[derive(Debug)]
 pub(crate) struct Source {
-    pub(crate) door: CopyDoor<FileDisk>,
+    pub(crate) door: CopyDoor<Medium>,
     /// The data folder.
     pub(crate) data: PathBuf,
     /// Where backups may be.

@@ -29,7 +29,7 @@ use crate::partition_limits::PartitionLimits;
 use crate::repair::judge::Given;
 use crate::shard::making::{MadeFor, Making, is_of_partition};
 use crate::slots::{Places, Relaxed};
-use crate::stations::{DiskState, RequestDoor, found_in};
+use crate::stations::{DiskState, Medium, RequestDoor, found_in};
 
 /// Two of them in relaxed partitions.
 const CLIENTS: [&str; 4] = ["a", "relaxed/b", "c", "relaxed/d"];
@@ -139,7 +139,7 @@ type States = BTreeMap<PartitionId, (LogIndex, Vec<u8>)>;
 /// What a start would make of a folder: the last entry and the state of each partition.
 fn states(folder: &Path) -> States {
     let folder = DataFolder::open(folder, 1, Relaxed::None).expect("a data folder");
-    let disk = |path: PathBuf| FileDisk::open(&path).expect("a folder");
+    let disk = |path: PathBuf| Medium::open(&path).expect("a folder");
     let (store, loaded) = CheckpointStore::open(disk(folder.checkpoints()), folder.identity())
         .expect("checkpoints that are whole");
     assert!(loaded.damaged.is_empty());

@@ -14,6 +14,8 @@
 mod file;
 mod folder;
 #[cfg(test)]
+mod power;
+#[cfg(test)]
 mod samples;
 #[cfg(test)]
 mod tests;

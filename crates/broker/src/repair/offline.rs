@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use courser_contract::PartitionId;
 use courser_engine::{LostReference, Partition, left_of_skipped};
-use courser_log::{CheckpointStore, FileDisk, LiveEntries, Log, LogConfig, SegmentNumber};
+use courser_log::{CheckpointStore, LiveEntries, Log, LogConfig, SegmentNumber};
 
 use super::judge::{Fault, Given, Serves};
 use super::orders::{Order, Orders};
@@ -19,7 +19,7 @@ use crate::node::{DataFolder, FolderError};
 use crate::partition_limits::PartitionLimits;
 use crate::shard::making::{Made, MadeFor, Making, is_of_partition};
 use crate::slots::{Places, Relaxed};
-use crate::stations::{DiskFailure, found_in, with_causes};
+use crate::stations::{DiskFailure, Medium, found_in, with_causes};
 
 /// Segments of a folder that has none yet.
 const SEGMENT_BYTES: u64 = 64 << 20;
@@ -239,7 +239,7 @@ fn examine_folder(folder: &DataFolder) -> Result<Examined, RepairError> {
         crashes: given.crashes.clone(),
     };
     let read =
-        |path: PathBuf| FileDisk::open(&path).map_err(|source| RepairError::Read { path, source });
+        |path: PathBuf| Medium::open(&path).map_err(|source| RepairError::Read { path, source });
     let refused =
         |error: &dyn std::error::Error| RepairError::Log(DiskFailure::Refused(with_causes(error)));
     let bytes = segment_bytes(&folder.log())?;

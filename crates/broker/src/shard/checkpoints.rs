@@ -15,13 +15,13 @@ use std::sync::mpsc;
 
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_engine::{DiskRoom, EntrySet};
-use courser_log::{BatchNumber, CheckpointAt, FileDisk};
+use courser_log::{BatchNumber, CheckpointAt};
 
 use self::schedule::Schedule;
 use super::Shard;
 use super::stop::Saves;
 use crate::clock::thread_cpu_us;
-use crate::stations::{CheckpointDone, Checkpointed, Job};
+use crate::stations::{CheckpointDone, Checkpointed, Job, Medium};
 use crate::store::Stores;
 
 /// Bytes of state that one turn writes at most, of messages those with which the engine charges a look at each as well: so it names less than a chunk of 256
@@ -36,7 +36,7 @@ const LAST_BYTES_MIN: u64 = 64 << 10;
 
 /// A shard's way to the reader.
 pub(crate) struct CheckpointLink {
-    pub(crate) jobs: mpsc::Sender<Job<FileDisk>>,
+    pub(crate) jobs: mpsc::Sender<Job<Medium>>,
     pub(crate) done: mpsc::Receiver<CheckpointDone>,
     /// Pieces of this shard that the reader has not written.
     pub(crate) pieces: Arc<AtomicUsize>,
@@ -113,7 +113,7 @@ impl Checkpoints {
             && self.link.pieces.load(Ordering::Acquire) < PIECES_MAX
     }
 
-    fn send(&self, job: Job<FileDisk>) {
+    fn send(&self, job: Job<Medium>) {
         // A reader that is gone has failed, which others see; the checkpoint is then never done.
         let _ = self.link.jobs.send(job);
     }

@@ -22,7 +22,7 @@ use courser_cluster::{Group, GroupConfig, NodeId};
 use courser_contract::{
     Attach, ConnectRefusal, FrontId, PartitionId, Tick, ToFront, ToHome, ToPartition,
 };
-use courser_log::{CheckpointAt, FileDisk, Place, ReadError, SegmentNumber, SharedBatches};
+use courser_log::{CheckpointAt, Place, ReadError, SegmentNumber, SharedBatches};
 use rand::Rng;
 
 pub(crate) use self::damage::Damaged;
@@ -33,7 +33,7 @@ use super::fronts::Access;
 use super::hub::Hub;
 use crate::classes::Stays;
 use crate::slots::Places;
-use crate::stations::{DiskFailure, Stage, with_causes, without_metadata};
+use crate::stations::{DiskFailure, Medium, Stage, with_causes, without_metadata};
 use crate::store::Stores;
 
 /// How far this shard's partitions have come.
@@ -320,7 +320,7 @@ impl Shard {
 pub(crate) struct Reading {
     /// Each with the place that it has come to.
     of: Vec<(Place, Making)>,
-    batches: Option<SharedBatches<FileDisk>>,
+    batches: Option<SharedBatches<Medium>>,
 }
 
 /// Batches that one slice looks into, each for one partition.

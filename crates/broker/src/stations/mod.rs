@@ -15,11 +15,13 @@
 //! - [`disk`]: what all threads know of the disk.
 //! - [`found`]: what a start has found in the log.
 //! - [`times`]: how long commits take.
+//! - [`medium`]: what their files lie on.
 //! - [`start`]: the threads and everything between them.
 
 mod cleaner;
 mod disk;
 mod found;
+pub(crate) mod medium;
 mod orders;
 mod reader;
 mod recall;
@@ -32,6 +34,7 @@ mod writer;
 pub use disk::DiskFailure;
 pub(crate) use disk::{COUNTERS, Counter, DiskState, Stage, TOPICS};
 pub use found::FoundInLog;
+pub(crate) use medium::Medium;
 pub(crate) use orders::{Checkpointed, Mark, Order, OrderSender};
 pub(crate) use reader::{CheckpointDone, Job};
 pub(crate) use recall::QuestionDoor;

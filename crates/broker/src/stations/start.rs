@@ -8,11 +8,12 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use courser_contract::{Recalled, ShardId};
-use courser_log::{FileDisk, LogConfig};
+use courser_log::LogConfig;
 use courser_memory::{Component, Scope};
 
 use super::cleaner::CleanerStation;
 use super::disk::DiskState;
+use super::medium::Medium;
 use super::orders::{OrderSender, orders};
 use super::reader::{CheckpointDone, CheckpointDoor, Job, Reader};
 use super::recall::{QuestionDoor, RecallDoor, RecallStation, Told};
@@ -27,9 +28,9 @@ use crate::rings::Doze;
 pub(crate) struct DiskPorts {
     pub(crate) orders: OrderSender,
     /// Its partitions, once the log is read.
-    pub(crate) handed: mpsc::Receiver<Handed<FileDisk>>,
+    pub(crate) handed: mpsc::Receiver<Handed<Medium>>,
     /// To the reader.
-    pub(crate) jobs: mpsc::Sender<Job<FileDisk>>,
+    pub(crate) jobs: mpsc::Sender<Job<Medium>>,
     /// What became of checkpoints.
     pub(crate) checkpoints: mpsc::Receiver<CheckpointDone>,
     /// To the record reader.
@@ -70,7 +71,7 @@ pub(crate) struct Stations {
     reader: JoinHandle<()>,
     recall: JoinHandle<()>,
     told: mpsc::Sender<Told>,
-    jobs: mpsc::Sender<Job<FileDisk>>,
+    jobs: mpsc::Sender<Job<Medium>>,
     writer_doze: Arc<Doze>,
     requests: RequestDoor,
     state: Arc<DiskState>,
@@ -190,7 +191,7 @@ impl Stations {
     }
 
     /// For those who copy or check what is on the disk.
-    pub(crate) fn copy_door(&self) -> CopyDoor<FileDisk> {
+    pub(crate) fn copy_door(&self) -> CopyDoor<Medium> {
         CopyDoor {
             jobs: self.jobs.clone(),
             requests: self.requests.clone(),
@@ -226,8 +227,8 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
         .map_err(StationsError::Thread)
 }
 
-fn open(path: PathBuf) -> Result<FileDisk, StationsError> {
-    FileDisk::open(&path).map_err(|source| StationsError::Folder { path, source })
+fn open(path: PathBuf) -> Result<Medium, StationsError> {
+    Medium::open(&path).map_err(|source| StationsError::Folder { path, source })
 }
 
 fn log_config(config: &Config, folder: &DataFolder) -> Result<LogConfig, StationsError> {

@@ -8,8 +8,8 @@ use courser_cluster::Restored;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_engine::{AsideFilters, Partition, Restore, RestoreError};
 use courser_log::{
-    CheckpointAt, CheckpointError, CheckpointReader, FileDisk, Place, ReadEntry, ReadError,
-    RealFile, RecoveredEntry, SegmentNumber, SharedBatches,
+    CheckpointAt, CheckpointError, CheckpointReader, Disk, Place, ReadEntry, ReadError,
+    RecoveredEntry, SegmentNumber, SharedBatches,
 };
 
 pub(crate) use self::ahead::ReadAhead;
@@ -18,7 +18,7 @@ use crate::repair::Fault;
 use crate::repair::judge::{Fate, Serves};
 use crate::shard::partitions::config;
 use crate::slots::Places;
-use crate::stations::{Found, with_causes};
+use crate::stations::{Found, Medium, with_causes};
 
 /// Pieces of a checkpoint that one slice reads: 512 KiB.
 const PIECES: usize = 8;
@@ -44,7 +44,7 @@ enum Stage {
 
 /// A partition that is being made.
 pub(crate) struct Making {
-    found: Found<FileDisk>,
+    found: Found<Medium>,
     /// None before the first slice.
     stage: Option<Stage>,
 }
@@ -116,7 +116,7 @@ pub(crate) enum Unmade {
 
 /// Takes some pieces. Whether the last one has come.
 fn take_pieces(
-    reader: &mut CheckpointReader<RealFile>,
+    reader: &mut CheckpointReader<<Medium as Disk>::File>,
     restore: &mut Restore,
 ) -> Result<bool, Unmade> {
     for _ in 0..PIECES {
@@ -144,7 +144,7 @@ fn wanted(mut restore: Box<Restore>, may_stay: bool) -> Result<Stage, Unmade> {
 
 impl Making {
     /// Of what was found.
-    pub(crate) const fn new(found: Found<FileDisk>) -> Self {
+    pub(crate) const fn new(found: Found<Medium>) -> Self {
         Self { found, stage: None }
     }
 
@@ -221,7 +221,7 @@ impl Making {
     }
 
     /// For those who read together.
-    pub(crate) fn shared_batches(&self) -> SharedBatches<FileDisk> {
+    pub(crate) fn shared_batches(&self) -> SharedBatches<Medium> {
         self.found.entries.shared()
     }
 
@@ -231,7 +231,7 @@ impl Making {
     /// As [`Making::go_on`].
     pub(crate) fn look(
         &mut self,
-        batches: &mut SharedBatches<FileDisk>,
+        batches: &mut SharedBatches<Medium>,
     ) -> Result<Option<Made>, ReadError> {
         let Some(at) = self.next_place() else {
             return Ok(None);

@@ -7,17 +7,17 @@ use std::collections::VecDeque;
 use std::sync::mpsc;
 
 use courser_engine::Restore;
-use courser_log::{CheckpointReader, FileDisk, RealFile};
+use courser_log::{CheckpointReader, Disk};
 
 use super::{Making, Stage, Unmade, take_pieces, wanted};
 use crate::partition_limits::PartitionLimits;
 use crate::shard::partitions::config;
 use crate::slots::Places;
-use crate::stations::{Found, Handed, RecoveredShard, Saved};
+use crate::stations::{Found, Handed, Medium, RecoveredShard, Saved};
 
 /// Those of a shard.
 pub(crate) struct ReadAhead {
-    handed: mpsc::Receiver<Handed<FileDisk>>,
+    handed: mpsc::Receiver<Handed<Medium>>,
     /// Those that can go on without the log, the first one under way.
     left: VecDeque<Ahead>,
     /// Those that cannot.
@@ -26,7 +26,7 @@ pub(crate) struct ReadAhead {
 
 impl ReadAhead {
     /// Of what will be handed to the shard.
-    pub(crate) const fn new(handed: mpsc::Receiver<Handed<FileDisk>>) -> Self {
+    pub(crate) const fn new(handed: mpsc::Receiver<Handed<Medium>>) -> Self {
         Self {
             handed,
             left: VecDeque::new(),
@@ -58,7 +58,7 @@ impl ReadAhead {
         None
     }
 
-    fn makings(&mut self, found: RecoveredShard<FileDisk>) -> VecDeque<Making> {
+    fn makings(&mut self, found: RecoveredShard<Medium>) -> VecDeque<Making> {
         let mut read = std::mem::take(&mut self.read);
         read.extend(self.left.drain(..));
         let makings = found.into_iter().map(|found| {
@@ -72,16 +72,16 @@ impl ReadAhead {
 
 /// One of them.
 pub(crate) struct Ahead {
-    saved: Saved<FileDisk>,
+    saved: Saved<Medium>,
     /// Once it is open.
-    pieces: Option<CheckpointReader<RealFile>>,
+    pieces: Option<CheckpointReader<<Medium as Disk>::File>>,
     /// How far it is; none: before the first slice, or something is wrong.
     stage: Option<Stage>,
 }
 
 impl Ahead {
     /// Of what a manifest names.
-    pub(crate) const fn new(saved: Saved<FileDisk>) -> Self {
+    pub(crate) const fn new(saved: Saved<Medium>) -> Self {
         Self {
             saved,
             pieces: None,
@@ -134,7 +134,7 @@ impl Ahead {
     }
 
     /// Whether it is the checkpoint of what was found, and what was read is good for that.
-    pub(super) fn is_of(&self, found: &Found<FileDisk>) -> bool {
+    pub(super) fn is_of(&self, found: &Found<Medium>) -> bool {
         let manifest = &self.saved.manifest;
         found.may_stay
             && found.pieces.is_some()
@@ -146,7 +146,7 @@ impl Ahead {
 
 impl Making {
     /// Of what was found, with what was read ahead of its checkpoint.
-    pub(crate) fn with(mut found: Found<FileDisk>, ahead: Option<Ahead>) -> Self {
+    pub(crate) fn with(mut found: Found<Medium>, ahead: Option<Ahead>) -> Self {
         let ahead = ahead.filter(|ahead| ahead.is_of(&found));
         let stage = ahead.and_then(|ahead| {
             found.pieces = ahead.pieces;

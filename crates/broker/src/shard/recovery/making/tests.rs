@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use courser_contract::PartitionId;
-use courser_log::{CheckpointStore, FileDisk, Log, LogConfig, ReadError, SegmentNumber};
+use courser_log::{CheckpointStore, Log, LogConfig, ReadError, SegmentNumber};
 
 use super::ahead::Ahead;
 use super::{Made, MadeFor, Making};
@@ -17,7 +17,7 @@ use crate::repair::Fault;
 use crate::repair::judge::Given;
 use crate::shard::support::{Client, broker_on, publish};
 use crate::slots::{Places, Relaxed};
-use crate::stations::{Found, Saved, found_in};
+use crate::stations::{Found, Medium, Saved, found_in};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -54,14 +54,14 @@ fn fill(folder: &Path, messages: u16) {
 struct Start {
     data: DataFolder,
     places: Places,
-    saved: Vec<Saved<FileDisk>>,
-    found: Vec<Found<FileDisk>>,
+    saved: Vec<Saved<Medium>>,
+    found: Vec<Found<Medium>>,
 }
 
 impl Start {
     fn of(folder: &Path) -> Self {
         let data = DataFolder::open(folder, 1, Relaxed::None).expect("a data folder");
-        let disk = |path: PathBuf| FileDisk::open(&path).expect("a folder");
+        let disk = |path: PathBuf| Medium::open(&path).expect("a folder");
         let (store, loaded) = CheckpointStore::open(disk(data.checkpoints()), data.identity())
             .expect("checkpoints that are whole");
         let config = LogConfig::new(data.identity(), 1 << 20).expect("a size");
