@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 /// What this program is called with to build.
 const COMMAND: &str = "ahead";
 
-/// A process that builds. It ends by itself, and is waited for at the end.
+/// A process that builds. It ends by itself.
 pub(crate) struct Ahead(Option<Child>);
 
 impl Ahead {
@@ -25,11 +25,10 @@ impl Ahead {
         }
         Self(started.ok())
     }
-}
 
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        if let Some(Err(error)) = self.0.as_mut().map(Child::wait) {
+    /// Waits for its end. That it failed is for the steps to say.
+    pub(crate) fn end(self) {
+        if let Some(Err(error)) = self.0.map(|mut child| child.wait()) {
             println!("what builds ahead: {error}");
         }
     }

@@ -2,6 +2,7 @@
 //! on the last line.
 
 use crate::counts::{Counts, Tests};
+use crate::process::worked_seconds;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -104,9 +105,11 @@ impl Report {
         failure: impl FnOnce(&anyhow::Error) -> String,
     ) -> bool {
         println!("\n=== {name}");
-        let start = Instant::now();
+        let (start, worked) = (Instant::now(), worked_seconds());
         let result = run();
         let seconds = start.elapsed().as_secs_f64();
+        // On several cores it may be more.
+        let worked = worked_seconds() - worked;
         let text = match &result {
             Ok(text) => text.clone(),
             Err(error) => {
@@ -114,8 +117,9 @@ impl Report {
                 failure(error)
             }
         };
-        self.lines
-            .push(format!("{name:<14}{seconds:>8.1} s   {text}"));
+        self.lines.push(format!(
+            "{name:<14}{seconds:>8.1} s {worked:>8.1} s of CPU   {text}"
+        ));
         result.is_err()
     }
 
