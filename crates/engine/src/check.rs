@@ -48,7 +48,9 @@ impl Partition {
         if idle && !matches!(self.lead.role, Role::Follower | Role::Aside) {
             assert!(
                 self.lead.after.is_empty(),
-                "nothing waits for an entry that is not coming"
+                "nothing waits for an entry that is not coming: {:?} behind {}",
+                self.lead.after,
+                self.lead.applied
             );
             assert!(
                 self.lead.streams.doomed.is_empty(),
