@@ -179,7 +179,8 @@ impl Partition {
         if !subscribing.joins.is_empty() {
             self.lead.sharing.joining.push(subscribing);
         } else if subscribing.takes_back {
-            self.lead.after(After::TakenBack(Box::new(subscribing)));
+            // The refusals may have come one by one, each with its entry.
+            self.after_all(After::TakenBack(Box::new(subscribing)), fx);
         } else {
             self.answer_subscribe(subscribing, fx);
         }

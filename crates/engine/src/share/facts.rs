@@ -53,7 +53,7 @@ impl Partition {
     }
 
     /// Does something once all is applied that was proposed or gathered before.
-    pub(super) fn after_all(&mut self, after: After, fx: &mut impl PartitionEffects) {
+    pub(crate) fn after_all(&mut self, after: After, fx: &mut impl PartitionEffects) {
         if self.gather.facts() > 0 {
             self.lead.after(after);
         } else if self.lead.number > self.lead.applied {

@@ -228,6 +228,32 @@ fn m35_who_is_no_member_of_a_group_that_is_set_aside_does_not_become_one() {
     assert_eq!(subscribed(&world), [("g".to_owned(), QoS::ExactlyOnce)]);
 }
 
+/// The refusal had an entry of its own and the other group's answer came behind it: SUBACK waited for an entry that somebody else would want.
+#[test]
+fn m35_who_is_refused_by_one_group_and_taken_by_another_hears_of_both() {
+    let (mut world, member, shared) = member_elsewhere();
+    let last = world.nodes[&DURABLE].partition.applied();
+    world.restart_aside(DURABLE, last, AsideFilters::Known);
+    world.settle();
+    world.clients[member].suback.clear();
+    let of = |filter: &str| Subscription {
+        share: Some("h".into()),
+        ..to(filter, QoS::ExactlyOnce)
+    };
+    let both = vec![of("t/#"), of("other/#")];
+    let (home, message) = world.clients[member].subscribe(both);
+    world.send_home(home, message);
+    world.settle();
+    let granted = SubscribeResult::Granted(QoS::ExactlyOnce);
+    let [(_, results)] = &world.clients[member].suback[..] else {
+        panic!("one answer: {:?}", world.clients[member].suback);
+    };
+    assert_eq!(results[..], [SubscribeResult::Failed, granted]);
+    let subscribed = subscribed(&world);
+    assert!(subscribed.contains(&(shared.share.expect("a group").into(), QoS::ExactlyOnce)));
+    assert_eq!(subscribed.len(), 2);
+}
+
 /// Applying the entry behind the skipped one panicked in its turn, and had to be skipped as well.
 #[test]
 fn m8_an_entry_may_name_a_target_set_that_a_skipped_one_has_defined() {

@@ -143,8 +143,13 @@ impl PartitionEffects for Effects {
         [DURABLE, OTHER, VOLATILE].into_iter().collect()
     }
 
-    fn group_partition(&self, _share: &str, _filter: &str) -> PartitionId {
-        DURABLE
+    /// As the keeper of a topic.
+    fn group_partition(&self, _share: &str, filter: &str) -> PartitionId {
+        if filter.starts_with("other") {
+            OTHER
+        } else {
+            DURABLE
+        }
     }
 
     fn volatile_partition(&self) -> PartitionId {
