@@ -87,7 +87,7 @@ ROWS = {
     "acl revoke": [Row("canary-role publish u --yes -o json " + S)],
     "domain list": [Row(S, says="default"), Row(S + " -o json")],
     "domain show": [Row("default " + S), Row("default -o json " + S)],
-    "domain set": [Row("default --quota queued_messages=1000 -o json " + S)],
+    "domain set": [Row("default --quota queued_messages=1000 --yes -o json " + S)],
     "top": [Row("-n 1 " + S, says="memory"), Row("-n 1 -o json " + S)],
     "events": [Row("--no-follow " + S, says="canary-client"), Row("--no-follow -o json " + S)],
     "errors": [Row(), Row("-o json"), Row("0x87")],
