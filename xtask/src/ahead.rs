@@ -1,10 +1,11 @@
-//! What later steps build, built while tests leave cores idle.
+//! What later steps build, built while earlier ones leave cores idle.
 //!
-//! Tests wait more than they work, and builds take half of a run of everything. So those of the later steps are made beside the tests of the crates, by a
-//! process to which the kernel gives what nobody else wants. Each step still asks for what it needs: where this process cannot run, or a build of it
-//! fails, nothing is lost but time, and the step says what is wrong.
+//! Tests wait more than they work, the last crates of a build are built one after the other, and builds take half of a run of everything. So those
+//! of the later steps are made beside the earlier ones, by a process to which the kernel gives what nobody else wants. Each step still asks for what
+//! it needs: where this process cannot run, or a build of it fails, nothing is lost but time, and the step says what is wrong.
 
 use crate::repo::Repo;
+use crate::report::Report;
 use crate::{instructions, steps};
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -26,11 +27,15 @@ impl Ahead {
         Self(started.ok())
     }
 
-    /// Waits for its end. That it failed is for the steps to say.
-    pub(crate) fn end(self) {
-        if let Some(Err(error)) = self.0.map(|mut child| child.wait()) {
-            println!("what builds ahead: {error}");
-        }
+    /// Waits for its end. That it failed is for the steps to say; what it has worked is counted here.
+    pub(crate) fn end(self, report: &mut Report) {
+        let Some(mut child) = self.0 else { return };
+        report.check("built ahead", || {
+            if let Err(error) = child.wait() {
+                println!("what builds ahead: {error}");
+            }
+            Ok(())
+        });
     }
 }
 
@@ -51,7 +56,8 @@ fn spawn(repo: &Repo) -> Result<Child> {
 
 /// Builds, in the order in which the steps want it.
 pub(crate) fn run(repo: &Repo) -> ExitCode {
-    let builds: [fn(&Repo) -> Result<()>; 4] = [
+    let builds: [fn(&Repo) -> Result<()>; 5] = [
+        steps::build_differential,
         steps::install_cbindgen,
         steps::build_broker,
         instructions::build,

@@ -17,6 +17,7 @@ mod report;
 mod steps;
 mod tidy;
 
+use ahead::Ahead;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use instructions::Purpose;
@@ -101,7 +102,16 @@ fn run(command: &Command) -> Result<ExitCode> {
     let repo = Repo::find()?;
     let mut report = Report::default();
     match command {
-        Command::Ci => ci::run(&repo, &mut report),
+        Command::Ci => {
+            let ahead = Ahead::start(&repo);
+            ci::run(&repo, &mut report);
+            ahead.end(&mut report);
+        }
+        Command::Test { only } if only.is_empty() => {
+            let ahead = Ahead::start(&repo);
+            steps::run(&repo, only, &mut report);
+            ahead.end(&mut report);
+        }
         Command::Test { only } => steps::run(&repo, only, &mut report),
         Command::Crash {
             cycles,
