@@ -59,6 +59,11 @@ impl Crashes {
         self.0.len() < before
     }
 
+    /// Forgets what is noted of a partition's entries from this one on.
+    pub(crate) fn forget_from(&mut self, id: PartitionId, first: LogIndex) {
+        self.0.retain(|(of, index), _| *of != id || *index < first);
+    }
+
     /// The file, with room for more notes. More panics at one entry than set its partition aside say no more than these.
     pub(crate) fn encode(&self) -> String {
         let lines = self.0.iter();

@@ -5,7 +5,7 @@ use std::fmt;
 
 use courser_contract::{LogIndex, PartitionId};
 use courser_engine::{AsideFilters, left_of_skipped};
-use courser_log::{PartitionDamage, RecoveredPartition};
+use courser_log::{PartitionDamage, Place, RecoveredPartition};
 
 use super::crash::Crashes;
 use super::orders::{Order, Orders};
@@ -14,7 +14,7 @@ use super::orders::{Order, Orders};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Entries that must be replayed are lost, or may be (M44).
-    Entries(PartitionDamage),
+    Entries(LostEntries),
     /// Its checkpoint cannot be read.
     Checkpoint {
         /// The entry at which it is valid.
@@ -26,15 +26,32 @@ pub enum Fault {
     Apply(LogIndex),
 }
 
+/// Entries that are lost, or may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostEntries {
+    /// Which.
+    pub damage: PartitionDamage,
+    /// Where the last batch is lost of which the partition lacks something.
+    pub at: Option<Place>,
+}
+
+impl fmt::Display for LostEntries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.damage)
+    }
+}
+
 impl Fault {
     /// The order that ends it: the partition goes on without what is lost, or without the entry.
     #[must_use]
     pub const fn ends_by(&self, id: PartitionId) -> Order {
         match *self {
-            Self::Entries(PartitionDamage::Missing { first, .. }) => Order::Missing(id, first),
-            Self::Entries(PartitionDamage::InDoubt { after }) => Order::Doubt(id, after),
-            Self::Entries(PartitionDamage::ManifestLost { checkpoint: at })
-            | Self::Checkpoint { at, .. } => Order::State(id, at),
+            Self::Entries(LostEntries { damage, at }) => match damage {
+                PartitionDamage::Missing { first, .. } => Order::Missing(id, first, at),
+                PartitionDamage::InDoubt { after } => Order::Doubt(id, after, at),
+                PartitionDamage::ManifestLost { checkpoint } => Order::State(id, checkpoint),
+            },
+            Self::Checkpoint { at, .. } => Order::State(id, at),
             Self::Apply(index) => Order::Skip(id, index),
         }
     }
@@ -42,9 +59,12 @@ impl Fault {
     /// Whether nothing of the partition's state is known.
     pub(crate) const fn is_of_the_state(&self) -> bool {
         match self {
-            Self::Entries(PartitionDamage::ManifestLost { .. }) | Self::Checkpoint { .. } => true,
-            Self::Entries(PartitionDamage::Missing { .. } | PartitionDamage::InDoubt { .. })
-            | Self::Apply(_) => false,
+            Self::Entries(LostEntries { damage, .. }) => match damage {
+                PartitionDamage::ManifestLost { .. } => true,
+                PartitionDamage::Missing { .. } | PartitionDamage::InDoubt { .. } => false,
+            },
+            Self::Checkpoint { .. } => true,
+            Self::Apply(_) => false,
         }
     }
 }
@@ -52,7 +72,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Entries(damage) => write!(f, "{damage}"),
+            Self::Entries(lost) => write!(f, "{lost}"),
             Self::Checkpoint { at, why } => {
                 write!(f, "the checkpoint at {} cannot be read: {why}", at.0)
             }
@@ -91,7 +111,7 @@ pub(crate) struct Serves {
     /// Should it be set aside after all, its filters are released.
     pub(crate) released: bool,
     /// What was accepted of its entries.
-    pub(crate) accepted: Option<PartitionDamage>,
+    pub(crate) accepted: Option<LostEntries>,
 }
 
 /// What a folder says of damage, besides the log.
@@ -107,7 +127,7 @@ impl Given {
         &self,
         id: PartitionId,
         found: &mut RecoveredPartition,
-        damage: Option<PartitionDamage>,
+        lost: Option<LostEntries>,
         start: u32,
     ) -> Fate {
         let checkpoint = found.checkpoint.map(|at| at.index);
@@ -120,8 +140,8 @@ impl Given {
             released: self.orders.has(Order::Release(id)),
             accepted: None,
         };
-        if let Some(damage) = damage {
-            let fault = Fault::Entries(damage);
+        if let Some(lost) = lost {
+            let fault = Fault::Entries(lost);
             let accepted = self.orders.has(fault.ends_by(id));
             if accepted && fault.is_of_the_state() {
                 return Fate::Empty;
@@ -131,7 +151,7 @@ impl Given {
             }
             // A term that is lost may have been led: no start has led a higher one than its own number.
             found.hard_state.term.0 = found.hard_state.term.0.max(u64::from(start));
-            serves.accepted = Some(damage);
+            serves.accepted = Some(lost);
         }
         let above = checkpoint.unwrap_or(LogIndex(0));
         let is_skipped = |index| serves.skips.contains(&index);
@@ -174,7 +194,7 @@ impl Given {
 mod tests {
     use bytes::Bytes;
     use courser_contract::Term;
-    use courser_log::{CheckpointAt, RecoveredEntry};
+    use courser_log::{CheckpointAt, RecoveredEntry, SegmentNumber};
 
     use super::*;
 
@@ -196,7 +216,17 @@ mod tests {
         }
     }
 
-    fn judge(order: Option<Order>, damage: Option<PartitionDamage>) -> (Fate, RecoveredPartition) {
+    fn at(offset: u64) -> Option<Place> {
+        let segment = SegmentNumber(1);
+        Some(Place { segment, offset })
+    }
+
+    fn lost(damage: PartitionDamage) -> LostEntries {
+        let at = at(4096);
+        LostEntries { damage, at }
+    }
+
+    fn judge(order: Option<Order>, damage: Option<LostEntries>) -> (Fate, RecoveredPartition) {
         let given = Given {
             orders: Orders(order.into_iter().collect()),
             ..Given::default()
@@ -220,6 +250,7 @@ mod tests {
             (doubt, AsideFilters::Known),
             (lost, AsideFilters::Unknown),
         ] {
+            let damage = self::lost(damage);
             let fault = Fault::Entries(damage);
             let aside = |filters| Fate::Aside {
                 fault: fault.clone(),
@@ -228,8 +259,17 @@ mod tests {
             assert_eq!(judge(None, Some(damage)).0, aside(filters));
             let released = judge(Some(Order::Release(ID)), Some(damage)).0;
             assert_eq!(released, aside(AsideFilters::Released));
-            let others = judge(Some(Order::Missing(ID, LogIndex(7))), Some(damage)).0;
-            assert_eq!(others, aside(filters), "another damage was accepted");
+            for other in [
+                Order::Missing(ID, LogIndex(7), at(4096)),
+                // Of what was written at these indexes before.
+                Order::Missing(ID, LogIndex(9), at(2048)),
+                Order::Doubt(ID, LogIndex(8), at(2048)),
+                Order::Missing(ID, LogIndex(9), None),
+                Order::Doubt(ID, LogIndex(8), None),
+            ] {
+                let others = judge(Some(other), Some(damage)).0;
+                assert_eq!(others, aside(filters), "another damage was accepted");
+            }
             let (fate, found) = judge(Some(fault.ends_by(ID)), Some(damage));
             match fate {
                 Fate::Serves(serves) => {
@@ -296,7 +336,7 @@ mod tests {
             .orders
             .0
             .insert(Order::Skip(PartitionId(3), LogIndex(5)));
-        let doubt = PartitionDamage::InDoubt { after: LogIndex(8) };
+        let doubt = lost(PartitionDamage::InDoubt { after: LogIndex(8) });
         for (damage, fault, left) in [
             (None, Fault::Apply(LogIndex(8)), &[5, 7][..]),
             (Some(doubt), Fault::Entries(doubt), &[5, 7, 8]),

@@ -170,9 +170,33 @@ pub fn repair(path: &Path, verb: Verb) -> Result<Examined, RepairError> {
         }
     });
     obey(verb, findings, &mut given)?;
+    forget_lost(&mut given);
     folder.give(&given)?;
     examined.orders = given.orders.0.iter().copied().collect();
     Ok(examined)
+}
+
+/// Of entries that are lost nothing is kept in mind: others take their indexes.
+fn forget_lost(given: &mut Given) {
+    let orders = given.orders.0.iter();
+    let lost: Vec<_> = orders
+        .filter_map(|order| match *order {
+            Order::Missing(id, first, _) => Some((id, first)),
+            Order::Doubt(id, after, _) => Some((id, after.next())),
+            Order::State(..) | Order::Records(..) | Order::Skip(..) | Order::Release(_) => None,
+        })
+        .collect();
+    for (id, first) in lost {
+        given.crashes.forget_from(id, first);
+        given.orders.0.retain(|order| match order {
+            Order::Skip(of, index) => *of != id || *index < first,
+            Order::Missing(..)
+            | Order::Doubt(..)
+            | Order::State(..)
+            | Order::Records(..)
+            | Order::Release(_) => true,
+        });
+    }
 }
 
 fn obey(verb: Verb, findings: &[Finding], given: &mut Given) -> Result<(), RepairError> {
@@ -370,4 +394,48 @@ fn segment_bytes(log: &Path) -> Result<u64, RepairError> {
         }
     }
     Ok(if bytes == 0 { SEGMENT_BYTES } else { bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use courser_contract::LogIndex;
+
+    use super::*;
+    use crate::repair::crash::{self, Crashes};
+
+    /// Other entries take the indexes of those that are lost.
+    #[test]
+    fn m50_what_is_known_of_entries_goes_when_their_loss_is_accepted() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let path = folder.path().join("crash");
+        let (id, other, at) = (PartitionId(2), PartitionId(3), LogIndex);
+        for of in [id, other] {
+            for index in [6, 6, 9, 9] {
+                crash::note(&path, of, at(index)).expect("there is room");
+            }
+        }
+        for lost in [
+            Order::Missing(id, at(9), None),
+            Order::Doubt(id, at(8), None),
+        ] {
+            let skips = [id, other].into_iter();
+            let skips = skips.flat_map(|of| [Order::Skip(of, at(5)), Order::Skip(of, at(9))]);
+            let mut given = Given {
+                orders: Orders(skips.chain([lost]).collect()),
+                crashes: Crashes::read(&path).expect("it can be read"),
+            };
+            forget_lost(&mut given);
+            assert_eq!(given.orders.skips(id), BTreeSet::from([at(5)]));
+            assert_eq!(given.orders.skips(other).len(), 2);
+            let bad = |of| given.crashes.bad_entry(of, at(6), |_| false);
+            assert_eq!((bad(id), bad(other)), (None, Some(at(9))));
+            assert_eq!(
+                given.crashes.bad_entry(id, at(0), |_| false),
+                Some(at(6)),
+                "it is before the loss"
+            );
+        }
+    }
 }

@@ -2,30 +2,33 @@
 //!
 //! ```text
 //! courser repair 1
-//! missing PARTITION FIRST          entries from FIRST on are lost: go on with those before
-//! doubt PARTITION AFTER            entries after AFTER may be lost: go on with what is there
-//! state PARTITION CHECKPOINT       the checkpoint at that entry is lost: begin with nothing
-//! records PARTITION FIRST LAST     records of these entries are lost: streams go on behind them
-//! skip PARTITION INDEX             the entry is not applied
-//! release PARTITION                nothing is refused for its filters
+//! missing PARTITION FIRST [SEGMENT BYTE]   entries from FIRST on are lost: go on with those before
+//! doubt PARTITION AFTER [SEGMENT BYTE]     entries after AFTER may be lost: go on with what is there
+//! state PARTITION CHECKPOINT               the checkpoint at that entry is lost: begin with nothing
+//! records PARTITION FIRST LAST             records of these entries are lost: streams go on behind them
+//! skip PARTITION INDEX                     the entry is not applied
+//! release PARTITION                        nothing is refused for its filters
 //! end CHECKSUM
 //! ```
-//! Each order names exactly what it is for, so that another damage is never accepted by an old order.
+//! Each order names exactly what it is for, so that another damage is never accepted by an old order. Who goes on without entries writes
+//! others at their indexes: SEGMENT and BYTE are where the last batch was lost of which the partition lacks something, and what is
+//! written later lies behind it. An order of an earlier build has none, and so is for no damage of which that place is known.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 
 use courser_contract::{LogIndex, PartitionId};
+use courser_log::{Place, SegmentNumber};
 
 const HEAD: &str = "courser repair 1";
 
 /// One order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Order {
-    /// Entries from this one on are lost: the partition goes on with those before.
-    Missing(PartitionId, LogIndex),
-    /// Entries after this one may be lost: it goes on with what is there.
-    Doubt(PartitionId, LogIndex),
+    /// Entries from this one on are lost, the last of them there: the partition goes on with those before.
+    Missing(PartitionId, LogIndex, Option<Place>),
+    /// Entries after this one may be lost, the last of them there: it goes on with what is there.
+    Doubt(PartitionId, LogIndex, Option<Place>),
     /// Its checkpoint at this entry is lost, and with it its state: it begins with nothing.
     State(PartitionId, LogIndex),
     /// Records that these entries brought are lost: streams go on behind them.
@@ -41,8 +44,8 @@ impl Order {
     #[must_use]
     pub const fn partition(self) -> PartitionId {
         match self {
-            Self::Missing(id, _)
-            | Self::Doubt(id, _)
+            Self::Missing(id, ..)
+            | Self::Doubt(id, ..)
             | Self::State(id, _)
             | Self::Records(id, ..)
             | Self::Skip(id, _)
@@ -54,8 +57,14 @@ impl Order {
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing(id, first) => write!(f, "missing {} {}", id.0, first.0),
-            Self::Doubt(id, after) => write!(f, "doubt {} {}", id.0, after.0),
+            Self::Missing(id, first, at) => {
+                write!(f, "missing {} {}", id.0, first.0)?;
+                write_place(f, *at)
+            }
+            Self::Doubt(id, after, at) => {
+                write!(f, "doubt {} {}", id.0, after.0)?;
+                write_place(f, *at)
+            }
             Self::State(id, at) => write!(f, "state {} {}", id.0, at.0),
             Self::Records(id, first, last) => {
                 write!(f, "records {} {} {}", id.0, first.0, last.0)
@@ -64,6 +73,10 @@ impl fmt::Display for Order {
             Self::Release(id) => write!(f, "release {}", id.0),
         }
     }
+}
+
+fn write_place(f: &mut fmt::Formatter<'_>, at: Option<Place>) -> fmt::Result {
+    at.map_or(Ok(()), |at| write!(f, " {} {}", at.segment.0, at.offset))
 }
 
 /// All orders.
@@ -134,20 +147,27 @@ impl Orders {
 }
 
 fn order(line: &str) -> Option<Order> {
-    let mut words = line.split(' ');
-    let what = words.next()?;
-    let id = PartitionId(words.next()?.parse().ok()?);
-    let mut index = || Some(LogIndex(words.next()?.parse().ok()?));
-    let order = match what {
-        "missing" => Order::Missing(id, index()?),
-        "doubt" => Order::Doubt(id, index()?),
-        "state" => Order::State(id, index()?),
-        "records" => Order::Records(id, index()?, index()?),
-        "skip" => Order::Skip(id, index()?),
-        "release" => Order::Release(id),
-        _ => return None,
+    let (what, numbers) = line.split_once(' ')?;
+    let (id, numbers) = numbers.split_once(' ').unwrap_or((numbers, ""));
+    let id = PartitionId(id.parse().ok()?);
+    let numbers: Result<Vec<u64>, _> = numbers.split_terminator(' ').map(str::parse).collect();
+    let at = |segment, offset| {
+        let segment = SegmentNumber(segment);
+        Some(Place { segment, offset })
     };
-    words.next().is_none().then_some(order)
+    Some(match (what, numbers.ok()?.as_slice()) {
+        ("missing", &[first]) => Order::Missing(id, LogIndex(first), None),
+        ("missing", &[first, segment, byte]) => {
+            Order::Missing(id, LogIndex(first), at(segment, byte))
+        }
+        ("doubt", &[after]) => Order::Doubt(id, LogIndex(after), None),
+        ("doubt", &[after, segment, byte]) => Order::Doubt(id, LogIndex(after), at(segment, byte)),
+        ("state", &[at]) => Order::State(id, LogIndex(at)),
+        ("records", &[first, last]) => Order::Records(id, LogIndex(first), LogIndex(last)),
+        ("skip", &[index]) => Order::Skip(id, LogIndex(index)),
+        ("release", &[]) => Order::Release(id),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -156,9 +176,15 @@ mod tests {
 
     fn all() -> Orders {
         let (id, at) = (PartitionId(3), LogIndex);
+        let place = Place {
+            segment: SegmentNumber(7),
+            offset: 4096,
+        };
         Orders(BTreeSet::from([
-            Order::Missing(id, at(10)),
-            Order::Doubt(id, at(0)),
+            Order::Missing(id, at(10), None),
+            Order::Missing(id, at(10), Some(place)),
+            Order::Doubt(id, at(0), None),
+            Order::Doubt(id, at(0), Some(place)),
             Order::State(id, at(7)),
             Order::Records(id, at(2), at(4)),
             Order::Skip(id, at(u64::MAX)),
@@ -171,6 +197,20 @@ mod tests {
         for orders in [Orders::default(), all()] {
             assert_eq!(Orders::decode(&orders.encode()), Some(orders));
         }
+    }
+
+    #[test]
+    fn orders_of_an_earlier_build_are_read() {
+        let mut text = "courser repair 1\nmissing 3 10\ndoubt 3 0\nstate 3 7\n".to_owned();
+        let checksum = crc32c::crc32c(text.as_bytes());
+        let _ = writeln!(text, "end {checksum:08x}");
+        let (id, at) = (PartitionId(3), LogIndex);
+        let orders = Orders(BTreeSet::from([
+            Order::Missing(id, at(10), None),
+            Order::Doubt(id, at(0), None),
+            Order::State(id, at(7)),
+        ]));
+        assert_eq!(Orders::decode(&text), Some(orders));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use super::found::FoundInLog;
 use super::reader::Job;
 use super::writer::{Writer, WriterParts};
 use crate::repair::Fault;
-use crate::repair::judge::{Fate, Given, Serves};
+use crate::repair::judge::{Fate, Given, LostEntries, Serves};
 use crate::rings::Doze;
 use crate::slots::Places;
 
@@ -290,11 +290,13 @@ impl<D: Disk> Stored<'_, D> {
         id: PartitionId,
         recovered: &mut Recovered,
     ) -> Result<Found<D>, DiskFailure> {
-        let damage = recovered.damage(id);
+        let at = recovered.lost_at(id);
+        let lost = recovered.damage(id);
+        let lost = lost.map(|damage| LostEntries { damage, at });
         let mut found = recovered.partitions.remove(&id).unwrap_or_default();
         refuse_later(id, &found)?;
         self.refuse_later_checkpoint(id)?;
-        let mut fate = self.given.judge(id, &mut found, damage, self.start);
+        let mut fate = self.given.judge(id, &mut found, lost, self.start);
         let mut pieces = None;
         let mut began_behind = None;
         if fate == Fate::Empty {

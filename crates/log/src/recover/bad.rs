@@ -381,7 +381,7 @@ impl<F: DiskFile> Chain<F> {
             kind = DamageKind::ShortFile;
             partitions = u64::MAX;
         }
-        self.picture.doubt(bad.place.segment, partitions);
+        self.picture.doubt(bad.place, partitions);
         self.damage(bad.place, (first, last), kind);
         let Some(resume) = resume else {
             self.has_seen_all(bad.behind())?;

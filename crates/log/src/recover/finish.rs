@@ -175,11 +175,12 @@ pub(super) fn sealed_tails<F: DiskFile>(
             continue;
         }
         let offset = survey.files.get(number).map_or(0, |f| f.window.len());
+        let place = Place {
+            segment: *number,
+            offset,
+        };
         report.damages.push(Damage {
-            place: Place {
-                segment: *number,
-                offset,
-            },
+            place,
             first: segment.last.next(),
             last: *end,
             kind: DamageKind::Rot {
@@ -187,7 +188,7 @@ pub(super) fn sealed_tails<F: DiskFile>(
                 lost: None,
             },
         });
-        picture.doubt(*number, u64::MAX);
+        picture.doubt(place, u64::MAX);
     }
 }
 
@@ -215,11 +216,12 @@ pub(super) fn headers<F>(picture: &mut Picture, survey: &Survey<F>, report: &mut
         let segment = picture.segments.get(number);
         let last = segment.map_or(BatchNumber(0), |segment| segment.last);
         let is_lost = segment.is_none() && found.is_short;
+        let place = Place {
+            segment: *number,
+            offset: 0,
+        };
         report.damages.push(Damage {
-            place: Place {
-                segment: *number,
-                offset: 0,
-            },
+            place,
             first: last,
             last,
             kind: if is_lost {
@@ -229,7 +231,7 @@ pub(super) fn headers<F>(picture: &mut Picture, survey: &Survey<F>, report: &mut
             },
         });
         if is_lost {
-            picture.doubt(*number, u64::MAX);
+            picture.doubt(place, u64::MAX);
         }
     }
 }
@@ -390,6 +392,11 @@ fn first_segment<D: Disk>(
 /// What each partition gets.
 fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryReport) -> Recovered {
     let in_doubt = picture.open_doubts();
+    let lost_at: BTreeMap<_, _> = picture
+        .partitions
+        .keys()
+        .map(|id| (*id, picture.lost_at(*id)))
+        .collect();
     let mut partitions = BTreeMap::new();
     for (id, partition) in &mut picture.partitions {
         let live = partition.known.live.clone();
@@ -409,6 +416,7 @@ fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryRepor
             missing_live,
             seen: partition.seen.max(hard_state.commit),
             damage: manifest_lost.or(partition.damage),
+            lost_at: lost_at.get(id).copied().flatten(),
         };
         partitions.insert(*id, found);
     }

@@ -31,7 +31,7 @@ use crate::{
     disk::Disk,
     error::OpenError,
     format::partition_bit,
-    ids::StartId,
+    ids::{Place, StartId},
     live::LiveEntries,
     log::Log,
     record::{CheckpointAt, HardState},
@@ -44,8 +44,8 @@ pub struct Recovered {
     pub partitions: BTreeMap<PartitionId, RecoveredPartition>,
     /// What was found, in words and numbers.
     pub report: RecoveryReport,
-    /// Partitions of which a lost batch may have held something: bit `id mod 64`.
-    pub(crate) in_doubt: u64,
+    /// Where batches are lost, and bits of the partitions of which they may have held something: bit `id mod 64`.
+    pub(crate) in_doubt: Vec<(Place, u64)>,
 }
 
 impl Recovered {
@@ -54,10 +54,20 @@ impl Recovered {
     pub fn damage(&self, partition: PartitionId) -> Option<PartitionDamage> {
         match self.partitions.get(&partition) {
             Some(found) => found.damage,
-            None if self.in_doubt & partition_bit(partition.0) != 0 => {
-                Some(PartitionDamage::InDoubt { after: LogIndex(0) })
+            None => {
+                let lost = self.lost_at(partition);
+                lost.map(|_| PartitionDamage::InDoubt { after: LogIndex(0) })
             }
-            None => None,
+        }
+    }
+
+    /// Where the last batch is lost of which a partition may lack something. With what [`damage`](Self::damage) says this names one
+    /// damage: what is written later lies behind it, and is lost at another place.
+    #[must_use]
+    pub fn lost_at(&self, partition: PartitionId) -> Option<Place> {
+        match self.partitions.get(&partition) {
+            Some(found) => found.lost_at,
+            None => last_lost(&self.in_doubt, partition),
         }
     }
 }
@@ -79,6 +89,15 @@ pub struct RecoveredPartition {
     pub seen: LogIndex,
     /// Why `entries` may not be all that was synced. Such a partition is set aside: it serves nothing.
     pub damage: Option<PartitionDamage>,
+    /// Where the last batch is lost of which it may lack something, as later entries say.
+    pub lost_at: Option<Place>,
+}
+
+/// The last place of those that concern a partition.
+fn last_lost(lost: &[(Place, u64)], partition: PartitionId) -> Option<Place> {
+    let bit = partition_bit(partition.0);
+    let of = lost.iter().filter(|(_, partitions)| partitions & bit != 0);
+    of.map(|(place, _)| *place).max()
 }
 
 /// An entry above the checkpoint.

@@ -56,7 +56,7 @@ pub(super) struct Partition {
 /// Lost batches with something of these partitions.
 #[derive(Debug)]
 struct Doubt {
-    segment: SegmentNumber,
+    place: Place,
     /// Bits of the partitions that may be concerned.
     partitions: u64,
     /// Partitions with those bits of which nothing is missing, as later entries say.
@@ -72,6 +72,13 @@ struct OpenEntry {
     total: u64,
     data: BytesMut,
     places: Vec<Place>,
+}
+
+impl Doubt {
+    /// Whether the lost batch may have held something of the partition that is missing.
+    fn concerns(&self, partition: PartitionId) -> bool {
+        self.partitions & partition_bit(partition.0) != 0 && !self.cleared.contains(&partition)
+    }
 }
 
 impl Partition {
@@ -312,20 +319,29 @@ impl Picture {
     }
 
     /// Batches with something of these partitions are lost.
-    pub(super) fn doubt(&mut self, segment: SegmentNumber, partitions: u64) {
+    pub(super) fn doubt(&mut self, place: Place, partitions: u64) {
         if partitions != 0 {
             self.doubts.push(Doubt {
-                segment,
+                place,
                 partitions,
                 cleared: Vec::new(),
             });
         }
     }
 
-    /// Bits of partitions that may have lost something.
-    pub(super) fn open_doubts(&self) -> u64 {
-        let bits = self.doubts.iter().map(|doubt| doubt.partitions);
-        bits.fold(0, |all, bits| all | bits)
+    /// Where batches are lost, and bits of the partitions that may have lost something there.
+    pub(super) fn open_doubts(&self) -> Vec<(Place, u64)> {
+        let doubts = self.doubts.iter();
+        doubts
+            .map(|doubt| (doubt.place, doubt.partitions))
+            .collect()
+    }
+
+    /// Where the last batch is lost of which a partition may lack something.
+    pub(super) fn lost_at(&self, partition: PartitionId) -> Option<Place> {
+        let doubts = self.doubts.iter();
+        let of = doubts.filter(|it| it.concerns(partition));
+        of.map(|doubt| doubt.place).max()
     }
 
     /// Ends the reading: what is still in doubt is damage.
@@ -350,7 +366,7 @@ impl Picture {
                     .damage
                     .get_or_insert(PartitionDamage::InDoubt { after });
             }
-            if let Some(segment) = self.segments.get_mut(&doubt.segment) {
+            if let Some(segment) = self.segments.get_mut(&doubt.place.segment) {
                 segment.in_doubt |= open;
             }
         }
@@ -359,8 +375,7 @@ impl Picture {
 
 fn clear(doubts: &mut [Doubt], partition: PartitionId) {
     for doubt in doubts {
-        let concerned = doubt.partitions & partition_bit(partition.0) != 0;
-        if concerned && !doubt.cleared.contains(&partition) {
+        if doubt.concerns(partition) {
             doubt.cleared.push(partition);
         }
     }

@@ -15,7 +15,7 @@ use courser_log::{
 
 use super::{Handed, LogStation, RecoveredShard, ShardDoor};
 use crate::repair::judge::{Fate, Given, Serves};
-use crate::repair::{Fault, Order};
+use crate::repair::{Fault, LostEntries, Order};
 use crate::rings::Doze;
 use crate::slots::{Places, Relaxed};
 
@@ -43,6 +43,8 @@ struct Folder {
     given: Given,
     /// What entries say.
     data: Bytes,
+    /// Whose leader writes them.
+    term: Term,
     /// So many were there, the one that filled it included.
     starts: u32,
 }
@@ -66,6 +68,7 @@ impl Folder {
             log,
             given: Given::default(),
             data: Bytes::from(vec![0; 600]),
+            term: Term(1),
             starts: 1,
         }
     }
@@ -75,7 +78,7 @@ impl Folder {
         let mut batch = self.log.new_batch();
         let record = Record::Entry {
             partition: PartitionId(partition),
-            term: Term(1),
+            term: self.term,
             index: LogIndex(index),
             data: self.data.clone(),
         };
@@ -168,6 +171,29 @@ impl Folder {
         outcome
     }
 
+    /// Another start writes to it.
+    fn go_on(&mut self) {
+        self.starts += 1;
+        self.disk = self.disk.kill();
+        let opened = Log::open(
+            self.disk.clone(),
+            config(),
+            start(self.starts),
+            &Default::default(),
+        );
+        self.log = opened.expect("the disk is right").0;
+        self.term = Term(u64::from(self.starts));
+    }
+
+    /// What sets a partition with a name aside.
+    fn fault(&mut self, partition: usize) -> Fault {
+        let fate = self.fates().swap_remove(partition - 1);
+        let Fate::Aside { fault, .. } = fate else {
+            panic!("it is set aside: {fate:?}");
+        };
+        fault
+    }
+
     /// The fates of the partitions, in order.
     fn fates(&mut self) -> Vec<Fate> {
         let outcome = self.start();
@@ -207,7 +233,9 @@ fn m44_a_partition_of_which_nothing_is_left_is_set_aside() {
     folder.write(1, 1);
     folder.rot(&only, IN_HEADER);
     let after = LogIndex(0);
-    let fault = Fault::Entries(PartitionDamage::InDoubt { after });
+    let damage = PartitionDamage::InDoubt { after };
+    let at = Some(only.place);
+    let fault = Fault::Entries(LostEntries { damage, at });
     let filters = AsideFilters::Unknown;
     let aside = Fate::Aside { fault, filters };
     // The next batch knows of which partitions it was.
@@ -223,16 +251,55 @@ fn m44_an_accepted_loss_begins_with_what_is_left() {
     folder.write(1, 3);
     folder.rot(&lost, IN_HEADER);
     let first = LogIndex(2);
-    let fault = Fault::Entries(PartitionDamage::Missing { first, last: first });
+    let damage = PartitionDamage::Missing { first, last: first };
+    let at = Some(lost.place);
+    let fault = Fault::Entries(LostEntries { damage, at });
     let filters = AsideFilters::Known;
     let fates = folder.fates();
     assert_eq!(fates[0], Fate::Aside { fault, filters });
-    folder.given.orders.0 = BTreeSet::from([Order::Missing(PartitionId(1), first)]);
+    folder.given.orders.0 = BTreeSet::from([Order::Missing(PartitionId(1), first, at)]);
     let outcome = folder.start();
     let found = &outcome.found.expect("the shard is given its partitions")[0];
     assert!(matches!(&found.fate, Fate::Serves(serves) if serves.accepted.is_some()));
     assert_eq!(found.found.entries.len(), 1, "nothing behind the gap");
     assert_eq!(found.found.hard_state.term, Term(3), "of this start");
+}
+
+/// Who goes on without entries writes others at their indexes.
+#[test]
+fn m44_an_order_that_was_obeyed_accepts_no_later_damage_of_the_same_entries() {
+    // Whether entries of the partition are whole behind the lost one, before the order and after it.
+    for (before, after) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut folder = Folder::new();
+        folder.write(1, 1);
+        let (lost, _) = folder.write(1, 2);
+        match before {
+            true => folder.write(1, 3),
+            false => folder.write(2, 1),
+        };
+        folder.rot(&lost, IN_HEADER);
+        let id = PartitionId(1);
+        let order = folder.fault(1).ends_by(id);
+        folder.given.orders.0 = BTreeSet::from([order]);
+        // As often as nothing is written that takes the place of what is lost.
+        for _ in 0..2 {
+            let fate = folder.fates().swap_remove(0);
+            assert!(matches!(&fate, Fate::Serves(serves) if serves.accepted.is_some()));
+        }
+        folder.go_on();
+        let (lost, _) = folder.write(1, 2);
+        match after {
+            true => folder.write(1, 3),
+            false => folder.write(2, 2),
+        };
+        assert_eq!(folder.fates()[0], serves(), "all of it is whole");
+        folder.rot(&lost, IN_HEADER);
+        let fault = folder.fault(1);
+        assert_ne!(fault.ends_by(id), order, "{before} {after}: {fault}");
+        folder.given.orders.0.insert(fault.ends_by(id));
+        let fate = folder.fates().swap_remove(0);
+        assert!(matches!(&fate, Fate::Serves(serves) if serves.accepted.is_some()));
+    }
 }
 
 #[test]
@@ -288,7 +355,8 @@ fn m44_damage_of_partition_0_stops_the_start_until_it_is_accepted() {
     folder.rot(&lost, IN_HEADER);
     let text = folder.start().failure.expect("the start is refused");
     assert!(text.contains("users, roles and limits"), "{text}");
-    folder.given.orders.0 = BTreeSet::from([Order::Missing(PartitionId(0), LogIndex(1))]);
+    let at = Some(lost.place);
+    folder.given.orders.0 = BTreeSet::from([Order::Missing(PartitionId(0), LogIndex(1), at)]);
     assert_eq!(folder.start().failure, None);
 }
 
