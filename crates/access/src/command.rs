@@ -188,6 +188,11 @@ impl Table {
         }
     }
 
+    /// A change is left out. It counts as a revision all the same: accounts that are made later keep their numbers.
+    pub const fn pass_over(&mut self) {
+        self.revision += 1;
+    }
+
     /// Applies a change. Deterministic; a change that says nothing new, or speaks of what is not there, still counts as a revision.
     pub fn apply(&mut self, command: &Command) {
         self.revision += 1;

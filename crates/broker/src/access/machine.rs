@@ -42,6 +42,8 @@ pub(crate) struct Metadata {
     under_way: VecDeque<Submitted>,
     /// The last entry that was applied.
     pub(crate) applied: CheckpointAt,
+    /// Entries that are not applied, as the operator has ordered (M50).
+    pub(crate) skips: BTreeSet<LogIndex>,
     /// Bytes of entries that are in no checkpoint.
     pub(crate) unsaved_bytes: u64,
     /// What is left of the one that is being written.
@@ -116,6 +118,7 @@ impl Metadata {
                 index: LogIndex(0),
                 term: Term(0),
             },
+            skips: BTreeSet::new(),
             unsaved_bytes: 0,
             pieces: None,
         }
@@ -266,6 +269,15 @@ impl Metadata {
             (submitted.answer)(Ok(self.table.revision()));
         }
         Ok(())
+    }
+
+    /// An entry is committed, and is one of those that are not applied. What it says is not looked at.
+    pub(crate) fn pass_over(&mut self, bytes: &[u8]) {
+        self.unsaved_bytes += bytes.len() as u64;
+        self.table.pass_over();
+        if self.leads {
+            self.access.publish(&self.table);
+        }
     }
 
     /// Begins a checkpoint of what is applied.

@@ -8,6 +8,7 @@ use courser_log::CheckpointAt;
 use super::Shard;
 use super::partitions::Owned;
 use crate::access::Metadata;
+use crate::failpoint;
 use crate::slots::Places;
 use crate::stations::{DiskFailure, with_causes};
 use crate::store::{Store, Stored};
@@ -23,7 +24,15 @@ impl Shard {
             Stored::Unlogged(_, entry) => machine.handle_committed(&entry),
             Stored::Committed(_, at, entry) => {
                 machine.applied = at;
-                machine.handle_committed(&entry)
+                if machine.skips.contains(&at.index) {
+                    machine.pass_over(&entry);
+                    return self.note_skipped(Places::METADATA, at.index);
+                }
+                self.hub.applying.entry = Some((Places::METADATA, at.index));
+                failpoint::in_apply(&entry);
+                let done = machine.handle_committed(&entry);
+                self.hub.applying.entry = None;
+                done
             }
             // It may have no entry of its own, and what is before this one would keep its segments for ever.
             Stored::Opened(_, at) => {

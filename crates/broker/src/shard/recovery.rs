@@ -188,8 +188,11 @@ impl Shard {
             self.take_in_metadata(metadata)?;
         }
         let restored = match made.fate {
-            MadeFor::Group(restored, _) if made.id == Places::METADATA => {
+            MadeFor::Group(restored, serves) if made.id == Places::METADATA => {
                 self.note_begun(made.id, made.began_behind);
+                self.note_accepted(made.id, &serves);
+                let machine = self.metadata.as_mut();
+                machine.expect("partition 0 is on the first shard").skips = serves.skips;
                 restored
             }
             MadeFor::Aside(fault, _) if made.id == Places::METADATA => {

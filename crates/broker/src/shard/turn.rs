@@ -196,6 +196,11 @@ impl Shard {
         if let Some(left) = left_of_skipped(entry) {
             self.with_partition(id, |it, now, fx| it.handle_committed(now, index, left, fx));
         }
+        self.note_skipped(id, index);
+    }
+
+    #[cold]
+    pub(super) fn note_skipped(&self, id: PartitionId, index: LogIndex) {
         tracing::warn!(event = "entry_skipped", partition = id.0, index = index.0);
         let state = self.hub.disk_state();
         state.add(Counter::EntriesSkipped, 1);

@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use courser_access::{Command, Role, RoleName};
+use courser_contract::PartitionId;
+
 use crate::shard::support::{Client, broker, broker_on, publish};
-use crate::{Accepted, Fault, StopError, Summary, Verb, examine, repair};
+use crate::{Accepted, Fault, Finding, Status, StopError, Summary, Verb, examine, repair};
 
 fn counted(summary: &Summary, what: &str) -> u64 {
     let counters = summary.counters();
@@ -157,6 +160,81 @@ fn m50_two_panics_at_one_entry_set_its_partition_aside() {
         let mut absent = keep(broker.addresses()[0]);
         let packet = absent.receive();
         assert!(packet.body.ends_with(b"sound"), "{packet:?}");
+        let summary = broker.stop().expect("nothing failed");
+        let skipped = summary.counters().into_iter();
+        let skipped = skipped.filter(|(name, _)| name == "log_entries_skipped");
+        assert_eq!(skipped.map(|(_, count)| count).sum::<u64>(), 1);
+    }
+}
+
+/// Makes a role, if the shard lives for it.
+fn put_role(broker: &crate::Broker, name: &str, topic: &str) -> bool {
+    let name = RoleName::new(name).expect("a name");
+    let rule = format!("allow all {topic}");
+    let role = Role {
+        rules: vec![rule.parse().expect("a rule")],
+        ..Role::default()
+    };
+    let command = Command::PutRole(name, role);
+    let patience = Duration::from_secs(10);
+    broker.access().change_and_wait(command, patience).is_ok()
+}
+
+fn roles(broker: &crate::Broker) -> Vec<String> {
+    let table = broker.access().table();
+    table.roles().map(|(name, _)| name.to_string()).collect()
+}
+
+/// Without users and rights nothing is served: partition 0 is set aside by a start that is refused.
+#[test]
+fn m50_two_panics_at_one_entry_of_partition_0_refuse_the_start_until_it_is_retried_or_skipped() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let folder = folder.path();
+    let broker = broker_on(folder, 1, &[]);
+    assert!(put_role(&broker, "before", "t"));
+    let revision = broker.access().table().revision();
+    assert!(!put_role(&broker, "bad", "failpoint: apply"));
+    panicked(broker);
+    panicked(begin(folder));
+    let metadata = PartitionId(0);
+    for verb in [None, Some(Verb::Retry(metadata))] {
+        if let Some(verb) = verb {
+            repair(folder, verb).expect("it is set aside");
+            panicked(begin(folder));
+            panicked(begin(folder));
+        }
+        for _ in 0..2 {
+            let broker = begin(folder);
+            while !matches!(broker.status(), Status::Failed(_)) {
+                assert!(!matches!(broker.status(), Status::Serving), "it is served");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let refused = broker.stop().expect_err("it has failed").to_string();
+            assert!(
+                refused.contains("partition 0") && refused.contains("panicked twice"),
+                "{refused}"
+            );
+        }
+        let examined = examine(folder).expect("a folder");
+        let [Finding::Aside(aside)] = &examined.findings[..] else {
+            panic!("partition 0 is set aside: {examined:?}");
+        };
+        assert!(matches!(aside.fault, Fault::Apply(_)));
+        assert_eq!(aside.partition, metadata);
+    }
+    repair(folder, Verb::Skip(metadata)).expect("it is set aside");
+    let mut there = vec!["before"];
+    for after in ["after-1", "after-2"] {
+        let broker = broker_on(folder, 1, &[]);
+        assert!(
+            matches!(broker.state().accepted[..], [Accepted::Skipped(id, _)] if id == metadata)
+        );
+        assert_eq!(roles(&broker), there);
+        // Accounts are numbered by it.
+        let at = broker.access().table().revision();
+        assert_eq!(at, revision + there.len() as u64);
+        assert!(put_role(&broker, after, "t"));
+        there.insert(there.len() - 1, after);
         let summary = broker.stop().expect("nothing failed");
         let skipped = summary.counters().into_iter();
         let skipped = skipped.filter(|(name, _)| name == "log_entries_skipped");

@@ -39,10 +39,18 @@ impl Shard {
         }
     }
 
+    /// Takes note of the loss without which a partition goes on.
+    pub(super) fn note_accepted(&mut self, id: PartitionId, serves: &Serves) {
+        if let Some(damage) = serves.accepted {
+            tracing::warn!(event = "entries_lost", partition = id.0, %damage);
+            let accepted = Accepted::Entries(id, damage.to_string());
+            self.hub.disk_state().damage().accepted(accepted);
+        }
+    }
+
     /// Takes note of what is wrong with a partition that is made. What its group is made of, unless it is set aside.
     pub(super) fn note_damage(&mut self, place: usize, fate: MadeFor) -> Option<Restored> {
         let id = self.partitions.at(place).id;
-        let state = self.hub.disk_state().damage();
         match fate {
             MadeFor::Aside(fault, filters) => {
                 if let Some(checkpoints) = &mut self.checkpoints {
@@ -52,10 +60,7 @@ impl Shard {
                 None
             }
             MadeFor::Group(restored, serves) => {
-                if let Some(damage) = serves.accepted {
-                    tracing::warn!(event = "entries_lost", partition = id.0, %damage);
-                    state.accepted(Accepted::Entries(id, damage.to_string()));
-                }
+                self.note_accepted(id, &serves);
                 let has_lost = self.partitions.at(place).has_lost_records();
                 if has_lost || !serves.skips.is_empty() {
                     let damaged = Damaged::Serves(serves);
