@@ -7,8 +7,9 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use super::manifest::{FileLine, Manifest, Sum};
-use super::store::{Store, make_folder, private_file, sync_folder};
+use super::store::{Store, private_file, sync_folder};
 use super::{BackupError, BackupReport};
+use crate::node::make_folder;
 
 const CHUNK_BYTES: usize = 1 << 20;
 /// What is wrong is named up to here.

@@ -1,12 +1,13 @@
 //! The folder of backups: which there are, which one is being made, and what an unfinished one has left.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::BackupError;
 use super::manifest::{Manifest, folder_of, number_of};
+use crate::node::make_folder;
 
 const LOCK: &str = "LOCK";
 pub(super) const MANIFEST: &str = "manifest";
@@ -221,10 +222,6 @@ impl Store {
         fs::rename(&new, folder.join(MANIFEST)).map_err(failed)?;
         sync_folder(&folder).map_err(failed)
     }
-}
-
-pub(super) fn make_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// A file for its owner only, made where it is not there.

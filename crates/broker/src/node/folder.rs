@@ -248,16 +248,22 @@ impl DataFolder {
     }
 }
 
-/// Makes a folder and those above it, 0700, and its name durable. One that is there is left as it is.
-fn make_folder(path: &Path) -> io::Result<()> {
+/// Makes a folder and those above it, 0700, and the name of each that it makes durable. One that is there is left as it is.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = above.unwrap_or(Path::new("."));
+    make_folder(above)?;
+    match DirBuilder::new().mode(0o700).create(path) {
+        // Somebody else has made it meanwhile.
+        Err(error) if !(error.kind() == io::ErrorKind::AlreadyExists && path.is_dir()) => {
+            return Err(error);
+        }
+        Ok(()) | Err(_) => {}
+    }
+    File::open(above)?.sync_all()
 }
 
 fn lock(folder: &Path) -> Result<File, FolderError> {

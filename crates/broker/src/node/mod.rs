@@ -22,4 +22,4 @@ mod tests;
 
 pub(crate) use file::VERSION;
 pub use folder::FolderError;
-pub(crate) use folder::{DataFolder, replace_unsynced};
+pub(crate) use folder::{DataFolder, make_folder, replace_unsynced};

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::file::{NodeFile, NodeFileError};
-use super::{DataFolder, FolderError};
+use super::{DataFolder, FolderError, make_folder};
 use crate::slots::Relaxed;
 
 fn node() -> NodeFile {
@@ -86,6 +86,27 @@ fn s6_files_and_folders_are_private() {
     }
     for file in ["LOCK", "node"] {
         assert_eq!(mode(&path.join(file)), 0o600, "{file}");
+    }
+}
+
+/// Where restores and backups go, too: each of these names is durable when the folder is there.
+#[test]
+fn s6_a_folder_is_made_with_all_above_it() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let path = folder.path().join("a/b/c");
+    for _ in 0..2 {
+        make_folder(&path).expect("there is room");
+        for path in path.ancestors().take(3) {
+            let mode = fs::metadata(path)
+                .expect("it is there")
+                .permissions()
+                .mode();
+            assert_eq!(mode & 0o777, 0o700, "{}", path.display());
+        }
+    }
+    fs::write(path.join("d"), "").expect("there is room");
+    for path in [path.join("d"), path.join("d/e")] {
+        assert!(make_folder(&path).is_err(), "a file is in the way");
     }
 }
 
