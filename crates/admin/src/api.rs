@@ -108,6 +108,8 @@ pub struct Backup {
     pub bytes_reused: u64,
     /// Damage in what was copied, which the backup has too.
     pub damaged: Vec<String>,
+    /// What of the backups before it is not as it should be; this one does not need it.
+    pub warnings: Vec<String>,
     /// Why it failed.
     pub error: Option<String>,
     /// Its last entry of each partition, once it is done.

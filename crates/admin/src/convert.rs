@@ -169,6 +169,7 @@ impl From<BackupState> for Backup {
             bytes_copied: state.bytes_copied,
             bytes_reused: state.bytes_reused,
             damaged: state.damaged,
+            warnings: state.warnings,
             error: state.error,
             partitions: partitions
                 .map(|(id, index)| BackupPartition {

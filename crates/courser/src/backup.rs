@@ -250,6 +250,10 @@ impl Create {
 }
 
 fn in_words(state: &Value, folder: &Path) -> Result<(), Exit> {
+    for warning in state["warnings"].as_array().into_iter().flatten() {
+        let warning = warning.as_str().unwrap_or_default();
+        eprintln!("courser: WARNING: {warning}");
+    }
     for damage in state["damaged"].as_array().into_iter().flatten() {
         let damage = damage.as_str().unwrap_or_default();
         eprintln!("courser: DAMAGED, also in the backup: {damage}");
@@ -267,9 +271,10 @@ fn in_words(state: &Value, folder: &Path) -> Result<(), Exit> {
     ))
 }
 
-/// 1 when it failed, or has copied damage.
+/// 1 when it failed, has copied damage, or has found earlier backups damaged.
 fn ended(state: &Value) -> Exit {
-    let is_whole = state["damaged"].as_array().is_none_or(Vec::is_empty);
+    let has_none = |what: &str| state[what].as_array().is_none_or(Vec::is_empty);
+    let is_whole = has_none("damaged") && has_none("warnings");
     if state["state"] != "failed" && is_whole {
         Exit::Done
     } else {

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::manifest::{FileLine, Manifest, Sum, folder_of};
 use super::pace::{Pace, SlowFile, Stopped, forget_pages};
-use super::store::{Store, private_file};
+use super::store::{Numbers, Store, private_file};
 use super::{BackupError, Progress, Source};
 use crate::stations::{CopyDoor, HeldData, Medium};
 
@@ -45,8 +45,16 @@ impl Drop for Hold<'_> {
 impl Making<'_> {
     /// Makes it; its manifest.
     pub(super) fn run(mut self, made: WallMs) -> Result<Manifest, BackupError> {
-        let before = self.before()?;
-        let number = self.store.begin()?;
+        let numbers = self.store.numbers()?;
+        let before = self.before(&numbers)?;
+        for left in self.store.forget_unfinished(&numbers)? {
+            let folder = self.store.file(&folder_of(left));
+            self.progress.warn(format!(
+                "{} has no manifest, and other backups may need what is in it: it stays; if it was a backup, it is none any more",
+                folder.display()
+            ));
+        }
+        let number = self.store.begin(&numbers)?;
         self.progress.change(|state| state.number = number);
         let hold = Hold(&self.source.door);
         let held = self.source.door.held(&self.lost)?;
@@ -85,17 +93,21 @@ impl Making<'_> {
         Ok(manifest)
     }
 
-    /// The last backup in the folder, which must be of this node.
-    fn before(&self) -> Result<Option<Manifest>, BackupError> {
-        let Some(&last) = self.store.numbers()?.finished.last() else {
-            return Ok(None);
-        };
-        let before = self.store.manifest(last)?;
-        if before.node != self.source.node {
-            let path = self.store.path().to_owned();
-            return Err(BackupError::Foreign { path });
+    /// The last backup in the folder of which the manifest can be read, which must be of this node.
+    fn before(&self, numbers: &Numbers) -> Result<Option<Manifest>, BackupError> {
+        for &number in numbers.finished.iter().rev() {
+            match self.store.manifest(number) {
+                Ok(before) if before.node == self.source.node => return Ok(Some(before)),
+                Ok(_) => {
+                    let path = self.store.path().to_owned();
+                    return Err(BackupError::Foreign { path });
+                }
+                Err(error) => self.progress.warn(format!(
+                    "{error}: backup {number} is none any more, and nothing of it is used again"
+                )),
+            }
         }
-        Ok(Some(before))
+        Ok(None)
     }
 
     /// Copies a segment, unless the last backup has the same.
@@ -112,13 +124,16 @@ impl Making<'_> {
         let known = before.and_then(|before| before.file(&path));
         let known = known.filter(|it| it.kept == kept && kept == segment.bytes);
         if let Some(known) = known
-            && is_copy(&source, &self.store.file(&known.stored))
+            && !is_other(&source, &self.store.file(&known.stored))
+            && self.is_whole(known)?
         {
             self.still_held()?;
-            // What was damaged when it was copied still is, and the copy may have become so.
-            self.check(segment, &self.store.file(&known.stored), Reads::FromDisk)?;
-            self.progress.change(|state| state.bytes_reused += kept);
-            return Ok(known.clone());
+            // A disk may have given something else when it was copied than it gives now.
+            let damages = self.damages_of(segment, &self.store.file(&known.stored))?;
+            if damages.is_empty() {
+                self.progress.change(|state| state.bytes_reused += kept);
+                return Ok(known.clone());
+            }
         }
         let file = open(&source)?;
         let stored = format!("{}/{path}", folder_of(number));
@@ -126,7 +141,10 @@ impl Making<'_> {
         let sum = self.copy((&file, &source), &to, kept)?;
         // Only now: what was read until it was lost may be anything.
         self.still_held()?;
-        self.check(segment, &to, Reads::FromMemory)?;
+        for damage in self.damages_of(segment, &to)? {
+            tracing::error!(event = "backup_of_damage", what = damage);
+            self.progress.change(|state| state.damaged.push(damage));
+        }
         Ok(FileLine {
             path,
             stored,
@@ -156,7 +174,7 @@ impl Making<'_> {
                 sum.update(chunk);
                 Ok(())
             })?;
-            if Sum::from(sum.finalize()) == known.sum {
+            if Sum::from(sum.finalize()) == known.sum && self.is_whole(known)? {
                 self.progress.change(|state| state.bytes_reused += bytes);
                 return Ok(known.clone());
             }
@@ -256,19 +274,51 @@ impl Making<'_> {
         pace.spend(bytes)
     }
 
+    /// Whether a file of an earlier backup still is what was written. If not, it is copied anew.
+    fn is_whole(&mut self, known: &FileLine) -> Result<bool, BackupError> {
+        let path = self.store.file(&known.stored);
+        let why = match self.sum_of(&path, known.kept) {
+            Ok(Some(sum)) if sum == known.sum => return Ok(true),
+            Ok(Some(_)) => "its checksum is wrong".to_owned(),
+            Ok(None) => "it has another length".to_owned(),
+            Err(BackupError::Read { source, .. }) => source.to_string(),
+            Err(error) => return Err(error),
+        };
+        self.progress.warn(format!(
+            "{} is not what was written ({why}): it is copied anew, and earlier backups that need it are damaged",
+            path.display()
+        ));
+        Ok(false)
+    }
+
+    /// The checksum of a file that has so many bytes.
+    fn sum_of(&mut self, path: &Path, bytes: u64) -> Result<Option<Sum>, BackupError> {
+        let file = open(path)?;
+        let len = file.len().map_err(|source| BackupError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        if len != bytes {
+            return Ok(None);
+        }
+        let mut sum = Sha256::new();
+        self.each_chunk((&file, path), bytes, |chunk| {
+            sum.update(chunk);
+            Ok(())
+        })?;
+        Ok(Some(sum.finalize().into()))
+    }
+
     /// Whether it is to go on.
     fn go_on(&self) -> Result<(), Stopped> {
         self.pace.borrow().wait_until(Instant::now())
     }
 
     /// Damage is not lost on the way: the copy has it as the original, and whoever made it hears of it. What was read until it was told to
-    /// stop says nothing.
-    fn check(&self, segment: &HeldSegment, copy: &Path, reads: Reads) -> Result<(), BackupError> {
+    /// stop says nothing. It was just written or read, so that this costs the disk nothing.
+    fn damages_of(&self, segment: &HeldSegment, copy: &Path) -> Result<Vec<String>, BackupError> {
         let file = SlowFile::new(open(copy)?, |file, buf, offset| {
-            match reads {
-                Reads::FromDisk => self.spend(buf.len() as u64)?,
-                Reads::FromMemory => self.go_on()?,
-            }
+            self.go_on()?;
             file.read_at(buf, offset)
         });
         let found = check_segment(file, segment);
@@ -277,24 +327,13 @@ impl Making<'_> {
             path: copy.to_owned(),
             why: error.to_string(),
         })?;
-        for (offset, what) in found.damages {
-            let text = format!("segment {} at byte {offset}: {what}", segment.segment);
-            tracing::error!(event = "backup_of_damage", what = text);
-            self.progress.change(|state| state.damaged.push(text));
-        }
         // It is not read again soon.
         forget_pages(copy);
-        Ok(())
+        let damages = found.damages.iter();
+        let named = damages
+            .map(|(offset, what)| format!("segment {} at byte {offset}: {what}", segment.segment));
+        Ok(named.collect())
     }
-}
-
-/// What reading a copy costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reads {
-    /// As much as copying it.
-    FromDisk,
-    /// Nothing: it was just written.
-    FromMemory,
 }
 
 fn open(path: &Path) -> Result<RealFile, BackupError> {
@@ -304,8 +343,16 @@ fn open(path: &Path) -> Result<RealFile, BackupError> {
     })
 }
 
-/// Whether a segment is the one that was copied to there. Of what cannot be read that is not known.
-fn is_copy(source: &Path, copy: &Path) -> bool {
-    let files = RealFile::read_only(source).and_then(|it| Ok((it, RealFile::read_only(copy)?)));
-    files.is_ok_and(|(source, copy)| is_same_segment(&source, &copy).unwrap_or(false))
+/// Whether a segment is another one than that which was copied to there, as far as its length and its header say. Of a source that cannot
+/// be read that is not known; a copy that is not there, or not all of it, was of this one.
+fn is_other(source: &Path, copy: &Path) -> bool {
+    let Ok(source) = RealFile::read_only(source) else {
+        return true;
+    };
+    let Ok(copy) = RealFile::read_only(copy) else {
+        return false;
+    };
+    let lengths = source.len().and_then(|len| Ok((len, copy.len()?)));
+    lengths.is_ok_and(|(of_source, of_copy)| of_source == of_copy)
+        && !is_same_segment(&source, &copy).unwrap_or(false)
 }

@@ -117,6 +117,12 @@ impl Manifest {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
+    /// Backups in whose folders its files are.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
+        let files = self.files.iter();
+        files.filter_map(|file| number_of(file.stored.split_once('/')?.0))
+    }
+
     /// The file at a place of the data folder.
     pub(crate) fn file(&self, path: &str) -> Option<&FileLine> {
         self.files.iter().find(|file| file.path == path)

@@ -245,6 +245,8 @@ pub struct BackupState {
     pub bytes_reused: u64,
     /// Damage in what was copied: the copy has it too.
     pub damaged: Vec<String>,
+    /// What of the backups before it is not as it should be; this one does not need it.
+    pub warnings: Vec<String>,
     /// Why it failed.
     pub error: Option<String>,
     /// Its last entry of each partition, once it is finished.
@@ -263,6 +265,11 @@ struct Progress {
 impl Progress {
     fn change(&self, change: impl FnOnce(&mut BackupState)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn warn(&self, what: String) {
+        tracing::warn!(event = "backup_warned", what);
+        self.change(|state| state.warnings.push(what));
     }
 
     fn pace(&self) -> u64 {

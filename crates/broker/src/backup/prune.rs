@@ -69,7 +69,15 @@ pub fn prune_backups(path: &Path, keep: usize, mode: PruneMode) -> Result<Pruned
             store.retire(*number)?;
         }
     }
-    for number in numbers.pruned.iter().chain(removed) {
+    // What has lost its manifest can be restored no more than what was pruned.
+    let is_old = |number: &&u32| kept.first().is_some_and(|first| *number < first);
+    let lost: Vec<u32> = numbers.unfinished.iter().filter(is_old).copied().collect();
+    if mode == PruneMode::Remove {
+        for number in &lost {
+            store.note_pruned(*number)?;
+        }
+    }
+    for number in numbers.pruned.iter().chain(&lost).chain(removed) {
         sweep(&store, *number, &needed, mode, &mut pruned)?;
     }
     if mode == PruneMode::Remove {

@@ -1,5 +1,6 @@
 //! The folder of backups: which there are, which one is being made, and what an unfinished one has left.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -142,12 +143,34 @@ impl Store {
         Ok(manifest)
     }
 
-    /// Makes the folders of the next backup. What unfinished ones have left is removed: no manifest names it.
-    pub(super) fn begin(&self) -> Result<u32, BackupError> {
-        let numbers = self.numbers()?;
-        for number in &numbers.unfinished {
-            self.forget(*number)?;
+    /// Removes what unfinished backups have left. A folder may also have lost its manifest, and then others need what is in it: what is
+    /// not above the last finished backup stays, and so does what a manifest names, or may name that cannot be read (I7). Those that stay.
+    pub(super) fn forget_unfinished(&self, numbers: &Numbers) -> Result<Vec<u32>, BackupError> {
+        let last = numbers.finished.last().copied().unwrap_or(0);
+        let is_above = |number: &&u32| **number > last;
+        let mut named = BTreeSet::new();
+        let mut is_known = true;
+        if numbers.unfinished.iter().any(|it| is_above(&it)) {
+            for number in &numbers.finished {
+                match self.manifest(*number) {
+                    Ok(manifest) => named.extend(manifest.numbers()),
+                    Err(_) => is_known = false,
+                }
+            }
         }
+        let mut left = Vec::new();
+        for number in &numbers.unfinished {
+            if is_above(&number) && is_known && !named.contains(number) {
+                self.forget(*number)?;
+            } else {
+                left.push(*number);
+            }
+        }
+        Ok(left)
+    }
+
+    /// Makes the folders of the next backup.
+    pub(super) fn begin(&self, numbers: &Numbers) -> Result<u32, BackupError> {
         let number = numbers.last() + 1;
         for folder in ["", "log", "checkpoints"] {
             let path = self.folder(number).join(folder);
@@ -161,6 +184,17 @@ impl Store {
         let folder = self.folder(number);
         let renamed = fs::rename(folder.join(MANIFEST), folder.join(PRUNED));
         let synced = renamed.and_then(|()| sync_folder(&folder));
+        synced.map_err(|source| BackupError::Write {
+            path: folder,
+            source,
+        })
+    }
+
+    /// The same of one that has no manifest.
+    pub(super) fn note_pruned(&self, number: u32) -> Result<(), BackupError> {
+        let folder = self.folder(number);
+        let noted = private_file().open(folder.join(PRUNED));
+        let synced = noted.and_then(|_| sync_folder(&folder));
         synced.map_err(|source| BackupError::Write {
             path: folder,
             source,

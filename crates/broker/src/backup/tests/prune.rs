@@ -144,3 +144,143 @@ fn i7_nothing_goes_while_what_would_be_left_is_damaged() {
         assert!(matches!(error, BackupError::None { .. }), "{error}");
     }
 }
+
+#[test]
+fn i7_a_folder_that_has_lost_its_manifest_stays_while_others_need_it() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = four(folder.path());
+    fs::remove_file(backups.join("000002/manifest")).expect("it is there");
+    let broker = start(&folder.path().join("data"), 1);
+    for number in [5, 6] {
+        let made = backup(&broker, &backups);
+        assert_eq!((made.stage, made.number), (BackupStage::Done, number));
+        assert!(
+            matches!(&made.warnings[..], [said] if said.contains("000002")),
+            "{made:?}"
+        );
+        for number in [1, 3, 4, number] {
+            whole(&backups, number);
+        }
+    }
+    // It goes as others go that are older than all that is left.
+    let said = prune_backups(&backups, 5, PruneMode::Remove).expect("they are whole");
+    assert_eq!((said.files, numbers(&backups).unfinished), (0, vec![2]));
+    let said = prune_backups(&backups, 2, PruneMode::Say).expect("they are whole");
+    let done = prune_backups(&backups, 2, PruneMode::Remove).expect("they are whole");
+    assert_eq!(done, said);
+    assert_eq!(numbers(&backups).unfinished, [0; 0]);
+    let made = backup(&broker, &backups);
+    assert_eq!(
+        (made.stage, &made.warnings[..]),
+        (BackupStage::Done, &[][..])
+    );
+    broker.stop().expect("nothing failed");
+    for number in [5, 6, 7] {
+        whole(&backups, number);
+    }
+}
+
+/// One that was not finished is told from one that has lost its manifest by what the manifests say.
+#[test]
+fn i7_nothing_is_removed_that_a_manifest_may_name() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = small(folder.path());
+    let broker = start(&folder.path().join("data"), 1);
+    let text = fs::read_to_string(backups.join("000001/manifest")).expect("it is there");
+    fs::create_dir(backups.join("000002")).expect("there is room");
+    fs::write(backups.join("000001/manifest"), "nothing").expect("there is room");
+    let made = backup(&broker, &backups);
+    assert_eq!((made.stage, made.number), (BackupStage::Done, 3));
+    assert!(backups.join("000002").exists());
+    assert_eq!(made.warnings.len(), 2, "{made:?}");
+    fs::write(backups.join("000001/manifest"), text).expect("there is room");
+    fs::create_dir(backups.join("000004")).expect("there is room");
+    let made = backup(&broker, &backups);
+    assert_eq!((made.stage, made.number), (BackupStage::Done, 5));
+    assert!(!backups.join("000004").exists(), "nobody names it");
+    broker.stop().expect("nothing failed");
+}
+
+#[test]
+fn i7_a_copy_that_has_become_damaged_is_made_anew() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = four(folder.path());
+    let broker = start(&folder.path().join("data"), 1);
+    // Until all checkpoints of the start are made.
+    let deadline = Instant::now() + PATIENCE;
+    let manifest = loop {
+        assert!(Instant::now() < deadline, "checkpoints are made");
+        let number = backup(&broker, &backups).number;
+        let manifest = Store::at(&backups).manifest(number);
+        let manifest = manifest.expect("it is finished");
+        let own = format!("{number:06}/checkpoints/");
+        if manifest.files.iter().all(|it| !it.stored.starts_with(&own)) {
+            break manifest;
+        }
+    };
+    let number = manifest.number;
+    let own = format!("{number:06}/");
+    let earlier = manifest.files.iter();
+    let earlier = earlier.filter(|file| !file.stored.starts_with(&own));
+    let (mut segments, mut others) = (0, 0);
+    for file in earlier {
+        let path = backups.join(&file.stored);
+        let mut bytes = fs::read(&path).expect("it is there");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        if file.path.starts_with("log/") {
+            segments += 1;
+        } else {
+            others += 1;
+        }
+        match (segments + others) % 3 {
+            0 => fs::remove_file(&path).expect("it is there"),
+            1 => fs::write(&path, &bytes).expect("there is room"),
+            _ => fs::write(&path, &bytes[..middle]).expect("there is room"),
+        }
+    }
+    assert!(segments > 1 && others > 2, "{segments} and {others}");
+    let made = backup(&broker, &backups);
+    assert_eq!((made.stage, made.number), (BackupStage::Done, number + 1));
+    assert_eq!(made.damaged, [""; 0], "the data folder is whole");
+    assert_eq!(made.warnings.len(), segments + others, "{made:?}");
+    whole(&backups, number + 1);
+    let made = backup(&broker, &backups);
+    assert_eq!(
+        (made.stage, &made.warnings[..]),
+        (BackupStage::Done, &[][..])
+    );
+    assert!(made.bytes_reused > 0);
+    broker.stop().expect("nothing failed");
+    whole(&backups, number + 2);
+}
+
+#[test]
+fn i7_a_damaged_manifest_keeps_nobody_from_the_next_backup() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = four(folder.path());
+    let broker = start(&folder.path().join("data"), 1);
+    let damage = |number: u32| {
+        let path = backups.join(format!("{number:06}/manifest"));
+        let mut bytes = fs::read(&path).expect("it is there");
+        bytes[90] ^= 1;
+        fs::write(path, bytes).expect("there is room");
+    };
+    damage(4);
+    let made = backup(&broker, &backups);
+    assert_eq!((made.stage, made.number), (BackupStage::Done, 5));
+    assert!(
+        matches!(&made.warnings[..], [said] if said.contains("000004/manifest is damaged")),
+        "{made:?}"
+    );
+    assert!(made.bytes_reused > 0, "of the one before");
+    whole(&backups, 5);
+    for number in [1, 2, 3, 5] {
+        damage(number);
+    }
+    let made = backup(&broker, &backups);
+    assert_eq!((made.stage, made.number), (BackupStage::Done, 6));
+    assert_eq!((made.warnings.len(), made.bytes_reused), (5, 0));
+    broker.stop().expect("nothing failed");
+    whole(&backups, 6);
+}
