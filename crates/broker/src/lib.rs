@@ -71,8 +71,8 @@ pub use memory::MemoryError;
 pub use node::FolderError;
 pub use peer::Authentication;
 pub use repair::{
-    Accepted, Examined, Fault, Finding, LostEntries, NodeState, Order, RepairError, RottenPlace,
-    SetAside, StoppedStream, Verb, examine, repair,
+    Accepted, Behind, Examined, Fault, Finding, LostEntries, NodeState, Order, RepairError,
+    RottenPlace, SetAside, StoppedStream, Verb, examine, repair,
 };
 pub use stations::{DiskFailure, FoundInLog, StationsError};
 pub use sys::ShardReport;

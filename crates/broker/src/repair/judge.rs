@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use courser_contract::{LogIndex, PartitionId};
-use courser_engine::{AsideFilters, left_of_skipped};
-use courser_log::{PartitionDamage, Place, RecoveredPartition};
+use courser_engine::{AsideFilters, EntryView, FactView, left_of_skipped};
+use courser_log::{PartitionDamage, Place, RecoveredEntry, RecoveredPartition};
 
 use super::crash::Crashes;
 use super::orders::{Order, Orders};
+use crate::slots::Places;
 
 /// Why a partition is set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,11 +34,60 @@ pub struct LostEntries {
     pub damage: PartitionDamage,
     /// Where the last batch is lost of which the partition lacks something.
     pub at: Option<Place>,
+    /// What is whole and goes with them.
+    pub behind: Behind,
+}
+
+/// Whole entries behind those that are lost: what they say counts on these, so that nobody can apply them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// How many.
+    pub entries: u64,
+    /// Messages that they brought, each once for however many sessions.
+    pub messages: u64,
+}
+
+impl Behind {
+    /// Of these entries. Those of partition 0 bring no messages.
+    pub(crate) fn of(id: PartitionId, entries: &[RecoveredEntry]) -> Self {
+        let messages_of = |entry: &RecoveredEntry| {
+            let view = EntryView::read(&entry.data).ok();
+            let facts = view.into_iter().flat_map(|view| view.facts);
+            let messages = facts.filter(|fact| matches!(fact, FactView::Publish { .. }));
+            messages.count() as u64
+        };
+        Self {
+            entries: entries.len() as u64,
+            messages: match id == Places::METADATA {
+                true => 0,
+                false => entries.iter().map(messages_of).sum(),
+            },
+        }
+    }
 }
 
 impl fmt::Display for LostEntries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.damage)
+        let Behind { entries, messages } = self.behind;
+        match self.damage {
+            PartitionDamage::Missing { first, last } if first == last => {
+                write!(f, "entry {} is damaged", first.0)?;
+            }
+            PartitionDamage::Missing { first, last } => {
+                write!(f, "entries {} to {} are damaged", first.0, last.0)?;
+            }
+            damage @ (PartitionDamage::InDoubt { .. } | PartitionDamage::ManifestLost { .. }) => {
+                return write!(f, "{damage}");
+            }
+        }
+        let (noun, goes) = match entries {
+            1 => ("entry", "goes"),
+            _ => ("entries", "go"),
+        };
+        write!(
+            f,
+            ", {entries} whole {noun} with {messages} messages behind it {goes} with it"
+        )
     }
 }
 
@@ -46,7 +96,7 @@ impl Fault {
     #[must_use]
     pub const fn ends_by(&self, id: PartitionId) -> Order {
         match *self {
-            Self::Entries(LostEntries { damage, at }) => match damage {
+            Self::Entries(LostEntries { damage, at, .. }) => match damage {
                 PartitionDamage::Missing { first, .. } => Order::Missing(id, first, at),
                 PartitionDamage::InDoubt { after } => Order::Doubt(id, after, at),
                 PartitionDamage::ManifestLost { checkpoint } => Order::State(id, checkpoint),
@@ -194,7 +244,7 @@ impl Given {
 mod tests {
     use bytes::Bytes;
     use courser_contract::Term;
-    use courser_log::{CheckpointAt, RecoveredEntry, SegmentNumber};
+    use courser_log::{CheckpointAt, SegmentNumber};
 
     use super::*;
 
@@ -222,8 +272,11 @@ mod tests {
     }
 
     fn lost(damage: PartitionDamage) -> LostEntries {
-        let at = at(4096);
-        LostEntries { damage, at }
+        LostEntries {
+            damage,
+            at: at(4096),
+            behind: Behind::default(),
+        }
     }
 
     fn judge(order: Option<Order>, damage: Option<LostEntries>) -> (Fate, RecoveredPartition) {
@@ -281,6 +334,29 @@ mod tests {
             }
         }
         assert_eq!(judge(None, None).0, Fate::Serves(Serves::default()));
+    }
+
+    #[test]
+    fn m44_a_loss_says_what_goes_with_it() {
+        let said = |first, last, entries| {
+            let (first, last) = (LogIndex(first), LogIndex(last));
+            let damage = PartitionDamage::Missing { first, last };
+            let messages = 2 * entries;
+            let behind = Behind { entries, messages };
+            let lost = LostEntries {
+                behind,
+                ..lost(damage)
+            };
+            lost.to_string()
+        };
+        assert_eq!(
+            said(35, 35, 29),
+            "entry 35 is damaged, 29 whole entries with 58 messages behind it go with it"
+        );
+        assert_eq!(
+            said(35, 36, 1),
+            "entries 35 to 36 are damaged, 1 whole entry with 2 messages behind it goes with it"
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(crate) mod offline;
 pub(crate) mod orders;
 pub(crate) mod state;
 
-pub use judge::{Fault, LostEntries};
+pub use judge::{Behind, Fault, LostEntries};
 pub use offline::{Examined, Finding, RepairError, Verb, examine, repair};
 pub use orders::Order;
 pub use state::{Accepted, NodeState, RottenPlace, SetAside, StoppedStream};

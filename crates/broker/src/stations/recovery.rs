@@ -26,7 +26,7 @@ use super::found::FoundInLog;
 use super::reader::Job;
 use super::writer::{Writer, WriterParts};
 use crate::repair::Fault;
-use crate::repair::judge::{Fate, Given, LostEntries, Serves};
+use crate::repair::judge::{Behind, Fate, Given, LostEntries, Serves};
 use crate::rings::Doze;
 use crate::slots::Places;
 
@@ -291,9 +291,10 @@ impl<D: Disk> Stored<'_, D> {
         recovered: &mut Recovered,
     ) -> Result<Found<D>, DiskFailure> {
         let at = recovered.lost_at(id);
-        let lost = recovered.damage(id);
-        let lost = lost.map(|damage| LostEntries { damage, at });
+        let damage = recovered.damage(id);
         let mut found = recovered.partitions.remove(&id).unwrap_or_default();
+        let behind = Behind::of(id, &std::mem::take(&mut found.behind));
+        let lost = damage.map(|damage| LostEntries { damage, at, behind });
         refuse_later(id, &found)?;
         self.refuse_later_checkpoint(id)?;
         let mut fate = self.given.judge(id, &mut found, lost, self.start);

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::sessions::{KEEP, leave};
-use crate::support::{Client, Packet, broker, broker_on, publish, text};
+use crate::support::{Client, Packet, broker, broker_on, counter, publish, text};
 use courser_broker::{Accepted, Broker, Fault, Finding, NodeState, Status, Verb, examine, repair};
 use courser_engine::{AsideFilters, LostStream};
 
@@ -173,7 +173,18 @@ fn m44_a_damaged_partition_is_set_aside_and_ends_by_an_accepted_loss() {
     });
     assert_eq!(state.set_aside.len(), 1);
     let aside = &state.set_aside[0];
-    assert!(matches!(aside.fault, Fault::Entries(_)));
+    let Fault::Entries(lost) = &aside.fault else {
+        panic!("an entry is lost: {aside:?}");
+    };
+    // The third message at least is whole.
+    let messages = lost.behind.messages;
+    assert!(messages >= 1 && lost.behind.entries >= messages);
+    let goes = format!(" with {messages} messages behind it go");
+    let said = aside.fault.to_string();
+    assert!(
+        said.contains(" is damaged, ") && said.contains(&goes),
+        "{said}"
+    );
     assert!(aside.sessions >= 1 && aside.filters == AsideFilters::Known);
     // It is so at every start, and said by who looks into the folder.
     let examined = examine(folder).expect("it can be examined");
@@ -181,15 +192,16 @@ fn m44_a_damaged_partition_is_set_aside_and_ends_by_an_accepted_loss() {
     assert_eq!(run(folder, |broker| broker.state()), state);
     let ordered = repair(folder, Verb::AcceptLoss(None)).expect("it is damaged");
     assert_eq!(ordered.orders, examined.findings[0].ends_by());
-    let state = run(folder, |broker| {
-        assert_eq!(split(broker).1, [""; 0]);
-        // The first is there; the second and what came behind it are lost.
-        assert_eq!(waiting(broker, "c", 1), all_of("c")[..1]);
-        assert_eq!(send(broker, "to/c", b"new"), 0);
-        broker.state()
-    });
+    let broker = start(folder);
+    assert_eq!(split(&broker).1, [""; 0]);
+    // The first is there; the second and what came behind it are lost.
+    assert_eq!(waiting(&broker, "c", 1), all_of("c")[..1]);
+    assert_eq!(send(&broker, "to/c", b"new"), 0);
+    let state = broker.state();
     assert!(state.set_aside.is_empty());
-    assert!(matches!(&state.accepted[..], [Accepted::Entries(id, _)] if *id == aside.partition));
+    assert_eq!(state.accepted, [Accepted::Entries(aside.partition, said)]);
+    let summary = broker.stop().expect("nothing failed");
+    assert_eq!(counter(&summary, "dropped_damaged"), messages);
     // The damage is still in the file, and is nobody's any more.
     let state = run(folder, |broker| {
         assert_eq!(waiting(broker, "c", 1), ["new"]);

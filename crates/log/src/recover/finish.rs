@@ -417,6 +417,7 @@ fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryRepor
             seen: partition.seen.max(hard_state.commit),
             damage: manifest_lost.or(partition.damage),
             lost_at: lost_at.get(id).copied().flatten(),
+            behind: std::mem::take(&mut partition.behind),
         };
         partitions.insert(*id, found);
     }

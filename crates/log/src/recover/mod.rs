@@ -91,6 +91,8 @@ pub struct RecoveredPartition {
     pub damage: Option<PartitionDamage>,
     /// Where the last batch is lost of which it may lack something, as later entries say.
     pub lost_at: Option<Place>,
+    /// Entries behind the first that is missing: whole, and of no use without it.
+    pub behind: Vec<RecoveredEntry>,
 }
 
 /// The last place of those that concern a partition.

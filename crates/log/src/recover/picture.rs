@@ -49,6 +49,8 @@ pub(super) struct Partition {
     /// What segments' heads say of a checkpoint.
     pub(super) said_checkpoint: Option<LogIndex>,
     pub(super) damage: Option<PartitionDamage>,
+    /// Whole entries behind the first that is missing.
+    pub(super) behind: Vec<RecoveredEntry>,
     /// The highest index of an entry that was read, whatever became of it.
     pub(super) seen: LogIndex,
 }
@@ -230,8 +232,12 @@ impl Picture {
             // It replaces what is missing and all behind that: who wrote it went on without (M44).
             Some(PartitionDamage::Missing { first, .. }) if index <= first => {
                 partition.damage = None;
+                partition.behind.clear();
             }
-            Some(_) => return,
+            Some(_) => {
+                replace_from(&mut partition.behind, RecoveredEntry { index, term, data });
+                return;
+            }
             None => {}
         }
         if index > expected {
@@ -239,21 +245,16 @@ impl Picture {
                 first: expected,
                 last: LogIndex(index.0 - 1),
             });
+            partition.behind = vec![RecoveredEntry { index, term, data }];
             return;
         }
         if partition.next.is_none_or(|next| index <= next) {
             clear(&mut self.doubts, id);
         }
         partition.next = Some(LogIndex(index.0 + 1));
-        while partition
-            .entries
-            .last()
-            .is_some_and(|entry| entry.index >= index)
-        {
+        replace_from(&mut partition.entries, RecoveredEntry { index, term, data });
+        if index <= checkpoint {
             partition.entries.pop();
-        }
-        if index > checkpoint {
-            partition.entries.push(RecoveredEntry { index, term, data });
         }
     }
 
@@ -371,6 +372,13 @@ impl Picture {
             }
         }
     }
+}
+
+/// An entry takes the place of what is there from its index on.
+fn replace_from(entries: &mut Vec<RecoveredEntry>, entry: RecoveredEntry) {
+    let from = entries.partition_point(|it| it.index < entry.index);
+    entries.truncate(from);
+    entries.push(entry);
 }
 
 fn clear(doubts: &mut [Doubt], partition: PartitionId) {

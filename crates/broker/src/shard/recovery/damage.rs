@@ -2,7 +2,7 @@
 //! said (M39, M44, M50); later, which streams stop at records that are found to be lost, in the same words.
 
 use courser_cluster::Restored;
-use courser_contract::{LogIndex, PartitionId, Tick};
+use courser_contract::{Dropped, LogIndex, PartitionId, Tick};
 use courser_engine::{AsideFilters, LostReference};
 
 use super::making::MadeFor;
@@ -41,9 +41,11 @@ impl Shard {
 
     /// Takes note of the loss without which a partition goes on.
     pub(super) fn note_accepted(&mut self, id: PartitionId, serves: &Serves) {
-        if let Some(damage) = serves.accepted {
-            tracing::warn!(event = "entries_lost", partition = id.0, %damage);
-            let accepted = Accepted::Entries(id, damage.to_string());
+        if let Some(lost) = serves.accepted {
+            let (damage, messages) = (lost.to_string(), lost.behind.messages);
+            tracing::warn!(event = "entries_lost", partition = id.0, damage, messages);
+            self.hub.counters.drop_messages(Dropped::Damaged, messages);
+            let accepted = Accepted::Entries(id, damage);
             self.hub.disk_state().damage().accepted(accepted);
         }
     }

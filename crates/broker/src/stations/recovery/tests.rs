@@ -15,7 +15,7 @@ use courser_log::{
 
 use super::{Handed, LogStation, RecoveredShard, ShardDoor};
 use crate::repair::judge::{Fate, Given, Serves};
-use crate::repair::{Fault, LostEntries, Order};
+use crate::repair::{Behind, Fault, LostEntries, Order};
 use crate::rings::Doze;
 use crate::slots::{Places, Relaxed};
 
@@ -235,7 +235,8 @@ fn m44_a_partition_of_which_nothing_is_left_is_set_aside() {
     let after = LogIndex(0);
     let damage = PartitionDamage::InDoubt { after };
     let at = Some(only.place);
-    let fault = Fault::Entries(LostEntries { damage, at });
+    let behind = Behind::default();
+    let fault = Fault::Entries(LostEntries { damage, at, behind });
     let filters = AsideFilters::Unknown;
     let aside = Fate::Aside { fault, filters };
     // The next batch knows of which partitions it was.
@@ -253,7 +254,12 @@ fn m44_an_accepted_loss_begins_with_what_is_left() {
     let first = LogIndex(2);
     let damage = PartitionDamage::Missing { first, last: first };
     let at = Some(lost.place);
-    let fault = Fault::Entries(LostEntries { damage, at });
+    // What the test writes is no message.
+    let behind = Behind {
+        entries: 1,
+        messages: 0,
+    };
+    let fault = Fault::Entries(LostEntries { damage, at, behind });
     let filters = AsideFilters::Known;
     let fates = folder.fates();
     assert_eq!(fates[0], Fate::Aside { fault, filters });
