@@ -26,3 +26,7 @@ pub mod fuzzed_access;
 /// Tokens, and the keys that verify them.
 #[path = "../../crates/token/tests/fuzzed/mod.rs"]
 pub mod fuzzed_token;
+
+/// Manifests of backups, orders and the file `node`.
+#[path = "../../crates/broker/tests/fuzzed/mod.rs"]
+pub mod fuzzed_broker;

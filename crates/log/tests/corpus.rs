@@ -43,3 +43,9 @@ fn checkpoints() {
     kept::each("log_checkpoint", fuzzed::checkpoint);
     generated(4_000, fuzzed::checkpoint);
 }
+
+#[test]
+fn summaries() {
+    kept::each("log_summary", fuzzed::summary);
+    generated(300, fuzzed::summary);
+}

@@ -114,7 +114,8 @@ impl Manifest {
 
     /// Bytes of the data folder that it makes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum()
+        let bytes = self.files.iter().map(|file| file.bytes);
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// Backups in whose folders its files are.

@@ -3,7 +3,7 @@
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::slots::Relaxed;
+use super::Relaxed;
 
 const MAGIC: [u8; 8] = *b"CRSRNODE";
 /// Version of the whole folder: of this file, and of which other files there are.

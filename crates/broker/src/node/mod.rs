@@ -23,3 +23,5 @@ mod tests;
 pub(crate) use file::VERSION;
 pub use folder::FolderError;
 pub(crate) use folder::{DataFolder, make_folder, replace_unsynced};
+
+use crate::slots::Relaxed;

@@ -260,3 +260,106 @@ pub fn checkpoint(input: &[u8]) {
         });
     assert!(whole.is_none() || !changed, "damage is told");
 }
+
+/// A log of which the first segments lie below a checkpoint: a start passes them over, by their summaries.
+struct Old {
+    files: Vec<(String, Vec<u8>)>,
+    summaries: Vec<String>,
+    manifests: Manifests,
+    /// The entry of the checkpoint.
+    saved: LogIndex,
+}
+
+/// Bytes of an entry of it: so few fill a segment that one is soon written.
+const OLD_BYTES: usize = 24_000;
+
+fn old() -> &'static Old {
+    static OLD: OnceLock<Old> = OnceLock::new();
+    OLD.get_or_init(|| {
+        let (disk, checkpoints) = (MemDisk::new(), MemDisk::new());
+        let (store, _) = CheckpointStore::open(checkpoints.clone(), NODE).expect("an empty folder");
+        let (mut log, _) =
+            Log::open(disk.clone(), config(), start(1), &Manifests::new()).expect("empty");
+        let mut batch = log.new_batch();
+        let mut index = 0;
+        while log.segments() < 4 {
+            index += 1;
+            let data = Bytes::from(vec![index as u8; OLD_BYTES]);
+            let record = Record::Entry {
+                partition: PARTITION,
+                term: Term(1),
+                index: LogIndex(index),
+                data,
+            };
+            put(&mut log, &mut batch, &record);
+            while let Some(job) = log.prepare() {
+                log.prepared(job.run()).expect("synced");
+            }
+        }
+        let (saved, term) = (LogIndex(index - 1), Term(1));
+        let at = CheckpointAt { index: saved, term };
+        let mut live = LiveEntries::NONE;
+        live.push_range(LogIndex(1), saved);
+        let mut writer = store.writer(PARTITION, at).expect("created");
+        writer.piece(b"state").expect("written");
+        writer.finish(live.clone(), log.synced()).expect("finished");
+        log.set_checkpoint(PARTITION, at, live);
+        let (_, loaded) = CheckpointStore::open(checkpoints, NODE).expect("opens");
+        let names = disk.names().into_iter();
+        let files: Vec<_> = names
+            .map(|name| {
+                let bytes = disk.bytes(&name).expect("it is there");
+                (name, bytes)
+            })
+            .collect();
+        let names = files.iter().map(|(name, _)| name);
+        let summaries: Vec<_> = names.filter(|it| it.ends_with(".sum")).cloned().collect();
+        assert!(summaries.len() >= 2, "{summaries:?}");
+        Old {
+            summaries,
+            files,
+            manifests: loaded.manifests,
+            saved,
+        }
+    })
+}
+
+/// A summary of a segment that was damaged or made by a faulty program: whatever it says, what is read is what was written. A damaged one
+/// is not believed, and the segment is read.
+pub fn summary(input: &[u8]) {
+    let old = old();
+    let mut input = Input(input);
+    let which = usize::from(input.byte().unwrap_or(0)) % old.summaries.len();
+    let disk = MemDisk::new();
+    let mut seal = Seal::Broken;
+    for (name, bytes) in &old.files {
+        drop(disk.create(name).expect("created"));
+        let mut bytes = bytes.clone();
+        if *name == old.summaries[which] {
+            let (body, sum) = bytes.split_last_chunk_mut::<4>().expect("it is longer");
+            seal = change(&mut input, body);
+            if seal == Seal::MadeRight {
+                *sum = crc32c::crc32c(body).to_le_bytes();
+            }
+        }
+        disk.replace(name, bytes);
+    }
+    disk.sync_dir().expect("synced");
+    let opened = Log::open(disk, config(), start(2), &old.manifests);
+    let (log, recovered) = opened.expect("the disk gives all of it");
+    let mut reader = log.reader(PARTITION);
+    let is_right = |index: LogIndex, data: &[u8]| data == vec![index.0 as u8; OLD_BYTES].as_slice();
+    for index in (1..=old.saved.0).step_by(7).map(LogIndex) {
+        match reader.read(index) {
+            Ok(read) => assert!(is_right(index, &read.data), "entry {index:?}"),
+            Err(error) => assert!(seal == Seal::MadeRight, "entry {index:?}: {error}"),
+        }
+    }
+    for entry in &recovered.partitions[&PARTITION].entries {
+        assert!(
+            is_right(entry.index, &entry.data),
+            "entry {:?}",
+            entry.index
+        );
+    }
+}
