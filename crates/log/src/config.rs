@@ -52,6 +52,8 @@ pub enum Planted {
     CutRot,
     /// A batch of which nothing is left is the end of the log, whatever comes behind it (M44).
     CutLost,
+    /// Heads of segments say that the log ended with the last batch that is left of it (M44).
+    ForgetLost,
     /// Batches of the segment that a file was before are read.
     ReadRecycled,
     /// Batches that a later start has cut are read.

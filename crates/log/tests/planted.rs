@@ -30,6 +30,7 @@ fn finds(seed: u64, planted: Planted) -> bool {
         }
         Planted::CutRot | Planted::TakeDamaged => rot(seed),
         Planted::CutLost
+        | Planted::ForgetLost
         | Planted::FreeKept
         | Planted::ForgetKeptAtStart
         | Planted::CleanUncovered

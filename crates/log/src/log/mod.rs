@@ -129,6 +129,8 @@ pub(crate) struct Segment {
     /// Byte of its last batch, and the checksum of that one's header.
     pub(crate) last_at: u64,
     pub(crate) last_crc: u32,
+    /// A batch that it is known to have ended with, or one of a later segment that is gone, where that one is lost; 0 when none is.
+    pub(crate) lost: BatchNumber,
     pub(crate) bytes: u64,
     /// Damage of which nobody knows yet whom it concerns: bits of partitions.
     pub(crate) in_doubt: u64,

@@ -231,7 +231,12 @@ impl<D: Disk> Log<D> {
     fn write_head_with(&mut self, own: &mut Batch) -> Result<(), WriteError> {
         // Newest first: what does not fit into one batch is the oldest.
         for (number, segment) in self.segments.range(..self.active.segment).rev() {
-            if own.push_sealed(*number, segment.last) == Push::Full {
+            // A batch that is lost is named for ever, or the next start would find nothing missing.
+            let last = match self.config.has(Planted::ForgetLost) {
+                true => segment.last,
+                false => segment.last.max(segment.lost),
+            };
+            if own.push_sealed(*number, last) == Push::Full {
                 break;
             }
         }

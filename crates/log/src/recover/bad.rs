@@ -69,6 +69,12 @@ impl Bad {
         })
     }
 
+    /// Whether there was room for one batch before a later one.
+    fn is_block_before(&self, next: &Candidate) -> bool {
+        let behind = self.place.offset + BLOCK;
+        (next.place.segment, next.place.offset) == (self.place.segment, behind)
+    }
+
     /// Forgets remains that are not of the batch that later ones followed: an earlier start left them, and another batch got
     /// their number.
     fn drop_void_remains(&mut self) {
@@ -267,8 +273,11 @@ impl<F: DiskFile> Chain<F> {
             return None;
         }
         let on = match self.last {
-            // Nothing before it: segments are removed from the beginning, or were never used.
-            None => true,
+            // Nothing before it: segments are removed from the beginning, or were never used. Of one that was the head would say more.
+            None => {
+                self.config.has(Planted::ForgetLost)
+                    || self.sealed_at(next.place, bad.place.segment).is_none()
+            }
             Some(last) if last.number.next() == next.number() => true,
             // Segments between were used again. Then this head says with which batch the last one before ended.
             Some(last) => {
@@ -304,6 +313,22 @@ impl<F: DiskFile> Chain<F> {
             .flatten()
             .find(|frame| frame.known() == Some(Kind::Sealed) && frame.term.0 == segment.0)
             .map(|frame| BatchNumber(frame.index.0))
+    }
+
+    /// There is no segment, and a checkpoint says that batches were synced: all of them are lost. Gives whether it is so. `place` is where a
+    /// segment stands for them from now on.
+    pub(super) fn lose_all(&mut self, place: Place) -> Result<bool, OpenError> {
+        if self.proven == BatchNumber(0) || self.config.has(Planted::ForgetLost) {
+            return Ok(false);
+        }
+        self.rot(Bad {
+            place,
+            expected: Some(BatchNumber(1)),
+            remains: None,
+            later: Vec::new(),
+            is_short: false,
+        })?;
+        Ok(true)
     }
 
     fn judge(&mut self, bad: Bad) -> Result<Way, OpenError> {
@@ -382,6 +407,7 @@ impl<F: DiskFile> Chain<F> {
             partitions = u64::MAX;
         }
         self.picture.doubt(bad.place, partitions);
+        self.picture.lose(bad.place.segment, last);
         self.damage(bad.place, (first, last), kind);
         let Some(resume) = resume else {
             self.has_seen_all(bad.behind())?;
@@ -402,6 +428,10 @@ impl<F: DiskFile> Chain<F> {
     ) -> u64 {
         let mut lost = last.0 - first.0 + 1;
         let mut partitions = 0;
+        if bad.expected.is_none() && !resume.is_some_and(|it| bad.is_block_before(it)) {
+            // Nobody knows how many there were.
+            return u64::MAX;
+        }
         if let Some((header, _)) = &bad.remains {
             partitions |= header.partitions.get();
             lost -= 1;

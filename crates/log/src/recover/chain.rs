@@ -77,13 +77,22 @@ pub(super) fn scan<F: DiskFile>(
             .unwrap_or_default(),
         unproven: VecDeque::new(),
     };
+    let place = Place {
+        segment: survey.next_segment,
+        offset: BLOCK,
+    };
+    let is_gone = chain.files.is_empty() && chain.lose_all(place)?;
     let tail = chain.run()?;
     chain.flush()?;
     let (mut picture, mut report) = (chain.picture, chain.report);
-    let survey = Survey {
+    let mut survey = Survey {
         files: chain.files,
         ..survey
     };
+    if is_gone {
+        survey.gone = Some(place.segment);
+        survey.next_segment = place.segment.next();
+    }
     sealed_tails(&mut picture, &survey, &mut report);
     headers(&mut picture, &survey, &mut report);
     Ok(Scanned {

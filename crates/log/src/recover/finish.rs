@@ -63,6 +63,11 @@ pub(super) fn finish<D: Disk>(
         report.rewritten_bytes = rewrite(&survey.files, &unproven)?;
     }
 
+    if let Some(segment) = survey.gone {
+        stand_for(&disk, &config, start, segment)?;
+        picture.segments.entry(segment).or_default().bytes = config.segment_bytes();
+    }
+
     let last = last.map_or_else(LastBatch::default, |last| LastBatch {
         number: last.number,
         crc: last.crc.unwrap_or(0),
@@ -189,6 +194,32 @@ pub(super) fn sealed_tails<F: DiskFile>(
             },
         });
         picture.doubt(place, u64::MAX);
+        picture.lose(*number, *end);
+    }
+}
+
+/// Makes a segment in which nothing is: later heads say with which batch it ended, so that later starts find that gone (M44).
+fn stand_for<D: Disk>(
+    disk: &D,
+    config: &LogConfig,
+    start: StartId,
+    segment: SegmentNumber,
+) -> Result<(), OpenError> {
+    let make = Make {
+        new: new_segment(config, start, segment),
+        recycle: None,
+    };
+    make.run(disk).result.map_err(WriteError::from)?;
+    Ok(())
+}
+
+fn new_segment(config: &LogConfig, start: StartId, segment: SegmentNumber) -> NewSegment {
+    NewSegment {
+        segment,
+        bytes: config.segment_bytes(),
+        node: config.node,
+        start,
+        syncs_folder: !config.has(Planted::SkipFolderSync),
     }
 }
 
@@ -363,13 +394,7 @@ fn first_segment<D: Disk>(
             }
             stock.unwanted = removed.left;
             let make = Make {
-                new: NewSegment {
-                    segment,
-                    bytes: config.segment_bytes(),
-                    node: config.node,
-                    start,
-                    syncs_folder: !config.has(Planted::SkipFolderSync),
-                },
+                new: new_segment(config, start, segment),
                 recycle: stock.free.pop_front(),
             };
             let file = make.run(disk).result.map_err(WriteError::from)?;

@@ -248,9 +248,8 @@ impl Picture {
             partition.behind = vec![RecoveredEntry { index, term, data }];
             return;
         }
-        if partition.next.is_none_or(|next| index <= next) {
-            clear(&mut self.doubts, id);
-        }
+        // What is lost before it was below the checkpoint, or is replaced by it.
+        clear(&mut self.doubts, id);
         partition.next = Some(LogIndex(index.0 + 1));
         replace_from(&mut partition.entries, RecoveredEntry { index, term, data });
         if index <= checkpoint {
@@ -330,6 +329,12 @@ impl Picture {
         }
     }
 
+    /// A segment is kept, and named, for a batch that is lost.
+    pub(super) fn lose(&mut self, segment: SegmentNumber, last: BatchNumber) {
+        let segment = self.segments.entry(segment).or_default();
+        segment.lost = segment.lost.max(last);
+    }
+
     /// Where batches are lost, and bits of the partitions that may have lost something there.
     pub(super) fn open_doubts(&self) -> Vec<(Place, u64)> {
         let doubts = self.doubts.iter();
@@ -351,12 +356,13 @@ impl Picture {
             self.orphan_pieces += open.places.len() as u64;
         }
         for doubt in &self.doubts {
-            let mut open = 0;
+            let (mut open, mut is_known) = (0, false);
             for (id, partition) in &mut self.partitions {
                 let bit = partition_bit(id.0);
                 if doubt.partitions & bit == 0 {
                     continue;
                 }
+                is_known = true;
                 partition.pass_unknown_votes();
                 if doubt.cleared.contains(id) {
                     continue;
@@ -368,7 +374,8 @@ impl Picture {
                     .get_or_insert(PartitionDamage::InDoubt { after });
             }
             if let Some(segment) = self.segments.get_mut(&doubt.place.segment) {
-                segment.in_doubt |= open;
+                // Partitions of which nothing is left at all are in doubt as well.
+                segment.in_doubt |= if is_known { open } else { doubt.partitions };
             }
         }
     }

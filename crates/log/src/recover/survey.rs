@@ -25,6 +25,8 @@ pub(super) struct Survey<F> {
     /// Files that were being made, which never had a number, and summaries without a segment.
     pub(super) unfinished: Vec<String>,
     pub(super) next_segment: SegmentNumber,
+    /// To be made: an empty segment in place of all that there were.
+    pub(super) gone: Option<SegmentNumber>,
     pub(super) leftovers: Leftovers,
     /// How large segments are or were, as headers say.
     pub(super) sizes: BTreeSet<u64>,
@@ -53,6 +55,7 @@ impl<F: crate::disk::DiskFile> Survey<F> {
             blank: VecDeque::new(),
             unfinished: Vec::new(),
             next_segment: SegmentNumber(1),
+            gone: None,
             leftovers: Leftovers::default(),
             sizes: BTreeSet::new(),
         };

@@ -2,6 +2,7 @@
 //! refuses.
 
 mod files;
+mod lost;
 mod recorded;
 mod refused;
 mod torn;

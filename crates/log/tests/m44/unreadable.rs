@@ -78,8 +78,20 @@ fn i1_a_newest_segment_that_cannot_be_read_is_neither_cut_nor_used_again() {
 fn i1_an_oldest_segment_that_cannot_be_read_is_not_used_again() {
     let (recorded, _) = rolled();
     let name = recorded.places[0].place.segment.file_name();
-    refuses(&recorded, &name, (0, SEGMENT - 1));
-    refuses(&recorded, &name, (4_096, SEGMENT - 1));
+    let whole = recorded.disk.bytes(&name);
+    for from in [0, 4_096] {
+        let disk = recorded.disk.fork().kill();
+        disk.make_unreadable(&name, from, SEGMENT - 1);
+        // The next head says with which batch it ended: all of it was synced.
+        for counter in 2..4 {
+            let (log, recovered) = open(&disk.kill(), counter, &Manifests::new()).expect("opens");
+            assert!(damage(&recovered, 1).is_some(), "{}", recovered.report);
+            log.check();
+        }
+        assert!(disk.bytes(&name) == whole);
+    }
+    let recovered = recorded.restart(4);
+    assert_eq!(damage(&recovered, 1), None, "it is read again");
 }
 
 #[test]
