@@ -1,7 +1,8 @@
 //! The log reader: slow work with files that must delay neither a shard nor the writer.
 //!
-//! Segments are made ready ahead of need, and checkpoints are written. A checkpoint that cannot be written for want of room is
-//! given up and tried again later; any other failure of the disk is final (`docs/durability.md`).
+//! Segments are made ready ahead of need, and checkpoints are written. A checkpoint that cannot be written for want of room, or of which no
+//! file can be made for want of descriptors, is given up and tried again later; any other failure of the disk is final
+//! (`docs/durability.md`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -107,6 +108,8 @@ pub(crate) struct Reader<D: Disk> {
     pub(crate) state: Arc<DiskState>,
     pub(crate) open: HashMap<PartitionId, CheckpointWriter<D>>,
     pub(crate) cleaner: CleanerStation<D>,
+    /// A checkpoint was given up, and that was told; none has ended since.
+    pub(crate) is_held_up: bool,
 }
 
 impl<D> Reader<D>
@@ -235,6 +238,7 @@ where
         match writer.finish(ranges.clone(), synced) {
             Ok(manifest) => {
                 self.cleaner.checkpointed(manifest);
+                self.is_held_up = false;
                 self.state.add(Counter::Checkpoints, 1);
                 self.state.add(Counter::CheckpointBytes, bytes);
                 self.state.note_checkpoint(bytes);
@@ -254,14 +258,19 @@ where
         door.doze.wake();
     }
 
-    /// A disk without room is no failure.
-    fn failed(&self, error: &CheckpointError) {
-        let full = matches!(error, CheckpointError::Disk { source, .. }
-            if matches!(source.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded));
-        if full {
-            self.state.add(Counter::CheckpointsGivenUp, 1);
-        } else {
-            self.state.fail(DiskFailure::Io(with_causes(error)));
+    /// A disk without room is no failure, nor is a process without descriptors.
+    fn failed(&mut self, error: &CheckpointError) {
+        if !error.is_passing() {
+            return self.state.fail(DiskFailure::Io(with_causes(error)));
+        }
+        self.state.add(Counter::CheckpointsGivenUp, 1);
+        if !std::mem::replace(&mut self.is_held_up, true) {
+            let error = with_causes(error);
+            tracing::warn!(
+                event = "checkpoint_held_up",
+                error,
+                "a partition cannot be saved; it is tried again until it can"
+            );
         }
     }
 }

@@ -163,6 +163,7 @@ impl Stations {
             state: Arc::clone(&state),
             open: HashMap::new(),
             cleaner,
+            is_held_up: false,
         };
         let reader = spawn("log-reader", move || reader.run())?;
         let end = || {

@@ -22,7 +22,11 @@ pub use self::{
     writer::CheckpointWriter,
 };
 
-use crate::{disk::Disk, ids::NodeIdentity, record::CheckpointAt};
+use crate::{
+    disk::{Disk, is_passing},
+    ids::NodeIdentity,
+    record::CheckpointAt,
+};
 
 #[cfg(all(test, feature = "testing"))]
 mod tests;
@@ -79,6 +83,15 @@ pub enum CheckpointError {
         offset: u64,
         /// What does not fit.
         what: &'static str,
+    },
+    /// A file was not made; nothing else was done.
+    #[error("creating {name} failed")]
+    NotMade {
+        /// File.
+        name: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
     },
     /// The disk refused.
     #[error("{what} {name} failed")]
@@ -196,6 +209,31 @@ fn of_file_name(name: &str) -> Option<(PartitionId, LogIndex)> {
         LogIndex(index.parse().ok()?),
     );
     (file_name(found.0, found.1) == name).then_some(found)
+}
+
+impl CheckpointError {
+    /// Whether it says nothing against the disk, and another checkpoint is worth a try: there was no room, or a file could not be made for
+    /// want of something that may be there again a moment later, such as a descriptor.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        let is_full = |source: &io::Error| {
+            let kind = source.kind();
+            matches!(
+                kind,
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            )
+        };
+        match self {
+            Self::NotMade { source, .. } => is_full(source) || is_passing(source),
+            Self::Disk { source, .. } => is_full(source),
+            Self::Version { .. } | Self::Foreign { .. } | Self::Damaged { .. } => false,
+        }
+    }
+}
+
+fn not_made(name: &str) -> impl FnOnce(io::Error) -> CheckpointError {
+    let name = name.to_owned();
+    move |source| CheckpointError::NotMade { name, source }
 }
 
 fn failed(what: &'static str, name: &str) -> impl FnOnce(io::Error) -> CheckpointError {

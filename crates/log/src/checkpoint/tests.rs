@@ -194,6 +194,37 @@ fn another_nodes_checkpoints_are_refused() {
     assert!(matches!(refused, Err(CheckpointError::Foreign { .. })));
 }
 
+/// A process without descriptors ended as if its disk had failed.
+#[test]
+fn p6_a_checkpoint_for_which_no_file_can_be_made_is_no_failure_of_the_disk() {
+    let disk = MemDisk::new();
+    let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+    take(&store, 4).expect("taken");
+    let names = disk.names();
+    // The file of the pieces, and that of the manifest.
+    for nth in 0..2 {
+        disk.fail(Call::Create, nth, 1, ErrorKind::OutOfMemory);
+        let error = take(&store, 5).expect_err("it is not made");
+        assert!(error.is_passing(), "{error}");
+        assert_eq!(disk.names(), names);
+        disk.forget_faults();
+    }
+    for (call, kind) in [
+        (Call::Create, ErrorKind::Other),
+        (Call::Write, ErrorKind::OutOfMemory),
+        (Call::Sync, ErrorKind::OutOfMemory),
+        (Call::SyncDir, ErrorKind::OutOfMemory),
+        (Call::Rename, ErrorKind::OutOfMemory),
+    ] {
+        disk.fail(call, 0, 1, kind);
+        let error = take(&store, 5).expect_err("it fails");
+        assert!(!error.is_passing(), "{call:?}: {error}");
+        disk.forget_faults();
+    }
+    take(&store, 6).expect("taken");
+    assert_eq!(read(&disk), Some(6));
+}
+
 /// A file of each attempt was left, so that a full disk had less room for the next.
 #[test]
 fn d8_a_checkpoint_that_finds_no_room_gives_back_what_it_took() {

@@ -15,10 +15,10 @@ use super::{
         PIECE_BYTES_MAX, PIECE_HEAD_BYTES, PieceHead, end_crc, piece_crc,
     },
     manifest::{self, Manifest},
-    of_file_name,
+    not_made, of_file_name,
 };
 use crate::{
-    disk::{Disk, DiskFile},
+    disk::{Disk, DiskFile, is_passing},
     ids::{NodeIdentity, Synced},
     live::LiveEntries,
     record::CheckpointAt,
@@ -48,7 +48,7 @@ impl<D: Disk> CheckpointWriter<D> {
         at: CheckpointAt,
     ) -> Result<Self, CheckpointError> {
         let name = file_name(partition, at.index);
-        let file = disk.create(&name).map_err(failed("creating", &name))?;
+        let file = disk.create(&name).map_err(not_made(&name))?;
         let mut header = FileHeader::new_zeroed();
         header.magic = FILE_MAGIC;
         header.version = U16::new(CHECKPOINT_VERSION);
@@ -163,7 +163,7 @@ impl<D: Disk> CheckpointWriter<D> {
         bytes
             .write_all(&manifest::encode(manifest, self.node))
             .expect("a vector takes all bytes");
-        let file = self.disk.create(new).map_err(failed("creating", new))?;
+        let file = self.disk.create(new).map_err(not_made(new))?;
         file.write_at(&[IoSlice::new(&bytes)], 0)
             .map_err(failed("writing", new))?;
         file.sync().map_err(failed("syncing", new))?;
@@ -174,10 +174,12 @@ impl<D: Disk> CheckpointWriter<D> {
     }
 
     fn remove_older(&self) -> Result<(), CheckpointError> {
-        let names = self
-            .disk
-            .list()
-            .map_err(failed("listing", "the checkpoints' folder"))?;
+        let names = match self.disk.list() {
+            Ok(names) => names,
+            // The next checkpoint of the partition does it.
+            Err(error) if is_passing(&error) => return Ok(()),
+            Err(error) => return Err(failed("listing", "the checkpoints' folder")(error)),
+        };
         for name in names {
             let older = of_file_name(&name).is_some_and(|(partition, index)| {
                 partition == self.partition && index != self.at.index

@@ -36,10 +36,13 @@ impl From<io::Error> for Trouble {
 impl From<CheckpointError> for Trouble {
     fn from(error: CheckpointError) -> Self {
         match &error {
-            CheckpointError::Disk { source, .. } if is_passing(source) => {
+            CheckpointError::Disk { source, .. } | CheckpointError::NotMade { source, .. }
+                if is_passing(source) =>
+            {
                 Self::Passing(format!("{error}: {source}"))
             }
             CheckpointError::Disk { .. }
+            | CheckpointError::NotMade { .. }
             | CheckpointError::Version { .. }
             | CheckpointError::Foreign { .. }
             | CheckpointError::Damaged { .. } => Self::Damaged(error.to_string()),
