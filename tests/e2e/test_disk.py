@@ -254,3 +254,53 @@ def test_d14_a_folder_in_use_is_refused(tmp_path):
     assert second.returncode == 6
     assert f"in use by process {found.process.pid}" in second.stderr
     assert found.stop() == 0
+
+
+def test_d14_a_folder_in_use_is_refused_when_its_lock_was_removed(tmp_path):
+    """The folder itself is locked as well: a second broker ends with 6, and changes nothing."""
+    found = broker(tmp_path / "broker").start()
+    (found.folder / "data" / "LOCK").unlink()
+    command = [str(Courser.binary()), "server", "--mqtt", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(found.folder / "data")]
+    for _ in range(2):
+        second = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        assert second.returncode == 6
+        assert "is in use by" in second.stderr
+    raw = Raw(found, V5)
+    absent, _ = raw.resume("absent")
+    absent.subscribe(raw.topic(), qos=1)
+    assert publish(raw.connect("pub"), raw.topic(), b"x", 1) == 0
+    absent.expect(PUBLISH, payload=b"x")
+    raw.release()
+    assert found.stop() == 0
+
+
+def test_d8_a_disk_that_others_have_filled_keeps_nobody_from_starting(small_disk):
+    """Not one block is free: the broker starts, delivers what it has, and takes publishes once there is room."""
+    found = broker(small_disk / "broker", checkpoint_bytes="1MiB").start()
+    assert found.stop() == 0
+    found.start()
+    raw = Raw(found, V5)
+    absent, _ = raw.resume("absent")
+    absent.subscribe(raw.topic(), qos=1)
+    absent.close()
+    publisher = raw.connect("pub")
+    for number in range(100):
+        assert publish(publisher, raw.topic(), numbered(number), number + 1) == 0
+    found.stop(signal.SIGKILL)
+    filler = small_disk / "filler"
+    with filler.open("wb", buffering=0) as others:
+        for size in (65536, 4096, 1024, 1):
+            try:
+                while True:
+                    others.write(bytes(size))
+            except OSError:
+                pass
+    found.start()
+    absent, present = raw.resume("absent")
+    assert present
+    for number in range(100):
+        absent.answer(absent.expect(PUBLISH, payload=numbered(number)))
+    filler.unlink()
+    seconds_until_accepted(raw.connect("pub"), raw.topic())
+    raw.release()
+    assert found.stop() == 0

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use courser_log::{NodeIdentity, StartId};
 use rand::TryRng;
 use rand::rngs::SysRng;
+use rustix::fs::{RenameFlags, renameat_with};
 
 use crate::repair::crash::Crashes;
 use crate::repair::judge::Given;
@@ -102,8 +103,8 @@ pub enum FolderError {
 pub(crate) struct DataFolder {
     path: PathBuf,
     node: NodeFile,
-    /// The kernel gives it free when the process ends, however it ends.
-    _lock: File,
+    /// The kernel gives them free when the process ends, however it ends.
+    _locks: Locks,
 }
 
 impl DataFolder {
@@ -123,7 +124,7 @@ impl DataFolder {
             source,
         };
         make_folder(path).map_err(failed)?;
-        let lock = lock(path)?;
+        let locks = lock(path)?;
         make_folder(&path.join(LOG)).map_err(failed)?;
         make_folder(&path.join(CHECKPOINTS)).map_err(failed)?;
         let mut node = read_node(path)?.unwrap_or_else(|| NodeFile {
@@ -145,7 +146,7 @@ impl DataFolder {
         Ok(Self {
             path: path.to_owned(),
             node,
-            _lock: lock,
+            _locks: locks,
         })
     }
 
@@ -266,7 +267,16 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     File::open(above)?.sync_all()
 }
 
-fn lock(folder: &Path) -> Result<File, FolderError> {
+/// What is locked for as long as the folder is used.
+#[derive(Debug)]
+struct Locks {
+    /// It says who that is.
+    _file: File,
+    /// The folder itself, for a file that was removed locks nobody out; none where the file system locks no folders.
+    _folder: Option<File>,
+}
+
+fn lock(folder: &Path) -> Result<Locks, FolderError> {
     let path = folder.join(LOCK);
     let failed = |source| FolderError::Io {
         path: path.clone(),
@@ -279,19 +289,28 @@ fn lock(folder: &Path) -> Result<File, FolderError> {
         .truncate(false)
         .open(&path)
         .map_err(failed)?;
+    let in_use = |file: &mut File| FolderError::InUse {
+        path: folder.to_owned(),
+        holder: holder(file),
+    };
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            return Err(FolderError::InUse {
-                path: folder.to_owned(),
-                holder: holder(&mut file),
-            });
-        }
+        Err(TryLockError::WouldBlock) => return Err(in_use(&mut file)),
         Err(TryLockError::Error(source)) => return Err(failed(source)),
     }
-    file.set_len(0).map_err(failed)?;
-    writeln!(file, "{}", std::process::id()).map_err(failed)?;
-    Ok(file)
+    let opened = File::open(folder).map_err(failed)?;
+    let opened = match opened.try_lock() {
+        Ok(()) => Some(opened),
+        Err(TryLockError::WouldBlock) => return Err(in_use(&mut file)),
+        // Over a network there may be locks of files only.
+        Err(TryLockError::Error(_)) => None,
+    };
+    // As long as any, and where it was: that needs no room. Without it, people are told less.
+    let _written = file.write_all(format!("{:<11}\n", std::process::id()).as_bytes());
+    Ok(Locks {
+        _file: file,
+        _folder: opened,
+    })
 }
 
 /// Who has the lock, for people: nothing depends on it.
@@ -332,8 +351,27 @@ fn read_node(folder: &Path) -> Result<Option<NodeFile>, FolderError> {
     }
 }
 
+/// Writes the file over the one before the last and exchanges the two: once there are both, that takes no room, and a full disk keeps nobody
+/// from starting.
 fn write_node(folder: &Path, node: &NodeFile) -> io::Result<()> {
-    replace(folder, (NODE_NEW, NODE), &node.encode())
+    let (new, name) = (folder.join(NODE_NEW), folder.join(NODE));
+    let bytes = node.encode();
+    let mut options = private_file();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&new)?;
+    file.write_all(&bytes)?;
+    file.set_len(bytes.len() as u64)?;
+    file.sync_all()?;
+    let folder = File::open(folder)?;
+    let exchanged = renameat_with(&folder, NODE_NEW, &folder, NODE, RenameFlags::EXCHANGE);
+    if exchanged.is_err() {
+        // There is none yet, or the file system exchanges nothing.
+        fs::rename(&new, &name)?;
+    }
+    folder.sync_all()
 }
 
 /// Replaces a file as a whole: after a power loss there is the old one or the new one.

@@ -1,7 +1,7 @@
 //! M46: the folder and its file; M14: no start number comes twice.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::file::{NodeFile, NodeFileError};
 use super::{DataFolder, FolderError, make_folder};
@@ -127,6 +127,55 @@ fn d14_a_second_process_is_told_who_uses_the_folder() {
         start + 1,
         "the refused one counted nothing"
     );
+}
+
+/// Two servers wrote one log once the file that one of them had locked was removed.
+#[test]
+fn d14_a_folder_is_in_use_without_its_lock_too() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let first = DataFolder::open(folder.path(), 4, Relaxed::None).expect("a new folder");
+    for _ in 0..2 {
+        fs::remove_file(folder.path().join("LOCK")).expect("it is there");
+        let error = DataFolder::open(folder.path(), 4, Relaxed::None).expect_err("it is in use");
+        assert!(matches!(error, FolderError::InUse { .. }), "{error}");
+    }
+    let start = first.node().start;
+    drop(first);
+    let next = DataFolder::open(folder.path(), 4, Relaxed::None).expect("it is free again");
+    assert_eq!(next.node().start, start + 1);
+}
+
+/// A disk that others had filled kept a server from starting: its file was made anew.
+#[test]
+fn d8_a_start_writes_into_files_that_are_there() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let path = |name| folder.path().join(name);
+    let files = || {
+        let mut files = ["node", "node.new"].map(|name| {
+            let file = fs::metadata(path(name)).expect("it is there");
+            (file.ino(), file.len())
+        });
+        files.sort_unstable();
+        files
+    };
+    for start in 1..=2 {
+        let open = DataFolder::open(folder.path(), 4, Relaxed::None).expect("it opens");
+        assert_eq!(open.node().start, start);
+    }
+    let before = files();
+    let lock = fs::metadata(path("LOCK")).expect("it is there");
+    for start in 3..=6 {
+        // What is left of the one before the last counts for nothing.
+        fs::write(path("node.new"), [b'x'; 70]).expect("written");
+        let open = DataFolder::open(folder.path(), 4, Relaxed::None).expect("it opens");
+        assert_eq!(open.node().start, start);
+        assert_eq!(files().map(|it| it.0), before.map(|it| it.0));
+    }
+    let open = DataFolder::open(folder.path(), 4, Relaxed::None).expect("it opens");
+    assert_eq!(files()[0].1, 64);
+    let again = fs::metadata(path("LOCK")).expect("it is there");
+    assert_eq!((lock.ino(), lock.len()), (again.ino(), again.len()));
+    drop(open);
 }
 
 #[test]
