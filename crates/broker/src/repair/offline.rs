@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use courser_contract::PartitionId;
 use courser_engine::{LostReference, Partition, left_of_skipped};
-use courser_log::{CheckpointStore, LiveEntries, Log, LogConfig, SegmentNumber};
+use courser_log::inspect::SegmentInspector;
+use courser_log::{CheckpointStore, LiveEntries, Log, LogConfig, RealFile, SegmentNumber};
 
 use super::judge::{Fault, Given, Serves};
 use super::orders::{Order, Orders};
@@ -21,7 +22,7 @@ use crate::shard::making::{Made, MadeFor, Making, is_of_partition};
 use crate::slots::{Places, Relaxed};
 use crate::stations::{DiskFailure, Medium, found_in, with_causes};
 
-/// Segments of a folder that has none yet.
+/// Segments of a folder that has none, or none with an intact header.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// Why a folder cannot be examined or repaired.
@@ -375,35 +376,66 @@ fn stopped(id: PartitionId, lost: &[LostReference]) -> Option<Finding> {
     })
 }
 
-/// How large the segments of a folder are.
+/// How large the segments of a folder are, as the newest intact header says: a file may have become longer or shorter than it was made.
 fn segment_bytes(log: &Path) -> Result<u64, RepairError> {
     let failed = |source| RepairError::Read {
         path: log.to_owned(),
         source,
     };
-    let mut bytes = 0;
+    let mut segments = Vec::new();
     for file in fs::read_dir(log).map_err(failed)? {
-        let file = file.map_err(failed)?;
-        let name = file.file_name();
-        if name
-            .to_str()
-            .and_then(SegmentNumber::of_file_name)
-            .is_some()
-        {
-            bytes = bytes.max(file.metadata().map_err(failed)?.len());
-        }
+        let name = file.map_err(failed)?.file_name();
+        segments.extend(name.to_str().and_then(SegmentNumber::of_file_name));
     }
-    Ok(if bytes == 0 { SEGMENT_BYTES } else { bytes })
+    segments.sort_unstable();
+    let newest = segments.iter().rev();
+    let mut said = newest.filter_map(|segment| said_bytes(&log.join(segment.file_name())));
+    Ok(said.next().unwrap_or(SEGMENT_BYTES))
+}
+
+/// None where that is not known; why, the log says when it is opened.
+fn said_bytes(segment: &Path) -> Option<u64> {
+    let file = RealFile::read_only(segment).ok()?;
+    let inspector = SegmentInspector::new(file).ok()?;
+    Some(inspector.summary().segment_bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::fs::OpenOptions;
+    use std::io::Write;
 
     use courser_contract::LogIndex;
+    use courser_log::{FileDisk, Manifests};
 
     use super::*;
     use crate::repair::crash::{self, Crashes};
+
+    /// A folder that a server serves was refused, for a size that no segment has.
+    #[test]
+    fn a_file_that_has_become_longer_says_nothing_of_the_size_of_segments() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let open = DataFolder::open(folder.path(), 4, Relaxed::None).expect("a new folder");
+        let log = open.log();
+        assert_eq!(segment_bytes(&log).expect("it is read"), SEGMENT_BYTES);
+        let config = LogConfig::new(open.identity(), 1 << 20).expect("a good size");
+        let disk = FileDisk::open(&log).expect("a folder");
+        let opened = Log::open(disk, config, open.start(), &Manifests::new());
+        drop(opened.expect("an empty log"));
+        drop(open);
+        let name = log.join(SegmentNumber(1).file_name());
+        let mut file = OpenOptions::new()
+            .append(true)
+            .open(&name)
+            .expect("it is there");
+        file.write_all(&[b'z'; 100]).expect("written");
+        fs::write(log.join(SegmentNumber(2).file_name()), "no header").expect("written");
+        assert_eq!(segment_bytes(&log).expect("it is read"), 1 << 20);
+        fs::remove_file(log.join(SegmentNumber(2).file_name())).expect("removed");
+        let examined = examine(folder.path()).expect("it can be examined");
+        assert!(examined.findings.is_empty(), "{}", examined.report);
+    }
 
     /// Other entries take the indexes of those that are lost.
     #[test]
