@@ -11,6 +11,7 @@ use courser_settings::{quoted, template};
 use crate::cli::exit::Exit;
 use crate::cli::new_file::{take_back, there_already, write};
 use crate::cli::print;
+use crate::cli::sure::Sure;
 
 /// Flags of `courser init`.
 #[derive(Args, Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct Init {
     /// Data folder that the file names
     #[arg(long, default_value = "data", value_name = "FOLDER")]
     data: PathBuf,
+    #[command(flatten)]
+    sure: Sure,
 }
 
 /// What most people change; the rest has defaults.
@@ -92,6 +95,19 @@ fn with_accounts(arguments: &Init, text: &str) -> Exit {
         }
     };
     let file = &arguments.file;
+    if file.exists() {
+        return there_already(file);
+    }
+    if has_served(&arguments.data) {
+        let what = format!(
+            "replace the password of {}, if {} has that account, at the next start",
+            name.as_str().escape_debug(),
+            arguments.data.display()
+        );
+        if let Err(exit) = arguments.sure.ask(&what) {
+            return exit;
+        }
+    }
     match write(file, &asking_for_accounts(text, &arguments.data)) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return there_already(file),
@@ -122,6 +138,13 @@ fn with_accounts(arguments: &Init, text: &str) -> Exit {
     }
 }
 
+/// Whether a broker has been started with a data folder: it may have accounts then.
+fn has_served(data: &Path) -> bool {
+    ["node", "log"]
+        .iter()
+        .any(|name| data.join(name).symlink_metadata().is_ok())
+}
+
 fn asking_for_accounts(text: &str, data: &Path) -> String {
     let folder = format!("path = {}", quoted(&data.display().to_string()));
     text.replacen(DATA, &folder, 1).replacen(WITHOUT, WITH, 1)
@@ -139,6 +162,7 @@ mod tests {
 
     use super::{Init, SHORT, asking_for_accounts, run};
     use crate::cli::exit::Exit;
+    use crate::cli::sure::Sure;
     use courser_settings::{Login, Settings, Sources, template};
 
     #[test]
@@ -175,6 +199,7 @@ mod tests {
             accounts: false,
             admin: "admin".to_owned(),
             data,
+            sure: Sure::default(),
         };
         let stopped = with(no_folder);
         assert_eq!(run(&stopped), Exit::Refused);

@@ -15,6 +15,9 @@ fn settings_are_checked_shown_and_compared() {
         // What a case writes stays with it.
         fs::create_dir(folder.path().join(format!("{case}.out"))).expect("a new folder");
     }
+    let used = folder.path().join("init.in/used");
+    fs::create_dir(&used).expect("a new folder");
+    fs::write(used.join("node"), "").expect("written");
     for file in fs::read_dir(cases.join("config.in")).expect("a folder") {
         let file = file.expect("a file");
         let to = folder.path().join("config.in").join(file.file_name());

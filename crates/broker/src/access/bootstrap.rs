@@ -1,17 +1,19 @@
 //! The first accounts: a file in the data folder that the next start moves into partition 0.
 //!
-//! It has hashes only, is 0600, and is gone once what it says is committed. What it names is put, nobody else is touched: taking it twice
-//! is taking it once, and who has lost the last password gets in again by whoever may write into the data folder.
+//! It has hashes only, is 0600, and is gone once what it says is committed. A user that is there gets the password and the roles, and may come
+//! in; its limits, its other roles and roles that are there stay as they are, and nobody else is touched. Taking it twice is taking it once, and
+//! who has lost the last password gets in again by whoever may write into the data folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use courser_access::{
     Administration, Command, HashError, HashMemory, PasswordHash, Role, RoleName, SALT_BYTES,
-    Table, User, UserName,
+    Table, User, UserName, UserState,
 };
 use rand::TryRng;
 use rand::rngs::SysRng;
@@ -24,6 +26,8 @@ const NAME: &str = "bootstrap";
 const BYTES_MAX: u64 = 64 << 20;
 /// How long one change may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often one change is made anew because somebody else has changed something meanwhile.
+const TRIES: usize = 10;
 /// Without those that look like others. 20 of 57 are 116 bits.
 const LETTERS: &[u8] = b"ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789";
 const PASSWORD_LETTERS: usize = 20;
@@ -173,10 +177,26 @@ pub(crate) fn take(folder: &Path, access: &Access) -> Result<Vec<UserName>, Boot
         source,
     })?;
     for (name, role) in table.roles() {
-        access.change_and_wait(Command::PutRole(name.clone(), role.clone()), PATIENCE)?;
+        amend(access, |now| {
+            let is_there = now.role(name.as_str()).is_some();
+            (!is_there).then(|| Command::PutRole(name.clone(), role.clone()))
+        })?;
     }
     for (name, user) in table.users() {
-        access.change_and_wait(Command::PutUser(name.clone(), user.clone()), PATIENCE)?;
+        let mut was_there = false;
+        amend(access, |now| {
+            let before = now.user(name.as_str());
+            was_there = before.is_some();
+            let user = before.map_or_else(|| user.clone(), |before| renewed(before, user));
+            Some(Command::PutUser(name.clone(), user))
+        })?;
+        tracing::info!(
+            event = "bootstrap_taken",
+            user = name.as_str(),
+            password_replaced = was_there,
+            administration = ?access.table().administration(name.as_str()),
+            "the account that courser init made is there"
+        );
     }
     fs::remove_file(&path).map_err(failed)?;
     File::open(folder)
@@ -185,9 +205,126 @@ pub(crate) fn take(folder: &Path, access: &Access) -> Result<Vec<UserName>, Boot
     Ok(table.users().map(|(name, _)| name.clone()).collect())
 }
 
+/// A user that was there before, with what it proves itself with now. Nobody who knows its old secrets comes in by them.
+fn renewed(before: &User, new: &User) -> User {
+    User {
+        state: UserState::Enabled,
+        password: new.password.clone(),
+        scram: new.scram.clone(),
+        roles: before.roles.union(&new.roles).cloned().collect(),
+        ..before.clone()
+    }
+}
+
+/// Makes a change out of what there is when it is made; none where none is wanted.
+fn amend(
+    access: &Access,
+    mut change: impl FnMut(&Table) -> Option<Command>,
+) -> Result<(), ChangeError> {
+    for _ in 0..TRIES {
+        let now = access.table();
+        let Some(command) = change(&now) else {
+            return Ok(());
+        };
+        let (sender, receiver) = mpsc::sync_channel(1);
+        access.change_at(now.revision(), command, move |result| {
+            // Whoever waited may be gone.
+            let _ = sender.try_send(result);
+        });
+        let made = receiver.recv_timeout(PATIENCE);
+        match made.unwrap_or(Err(ChangeError::Unknown)) {
+            Ok(_) => return Ok(()),
+            Err(ChangeError::Overtaken) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(ChangeError::Overtaken)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use courser_access::Limits;
+
     use super::*;
+
+    /// What there is after the file of a folder was taken where there was `table`.
+    fn taken(folder: &Path, mut table: Table) -> Table {
+        let access = Arc::new(Access::alone());
+        access.publish(&table);
+        let (served, is_over) = (Arc::clone(&access), Arc::new(AtomicBool::new(false)));
+        let over = Arc::clone(&is_over);
+        let leader = thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                for asked in served.take_asked() {
+                    assert_eq!(asked.only_at, Some(table.revision()));
+                    let checked = table.check(&asked.command);
+                    if checked.is_ok() {
+                        table.apply(&asked.command);
+                        served.publish(&table);
+                    }
+                    (asked.answer)(checked.map(|()| table.revision()).map_err(Into::into));
+                }
+                thread::yield_now();
+            }
+        });
+        let names = take(folder, &access).expect("it is taken");
+        assert_eq!(names, [UserName::new("root").unwrap()]);
+        is_over.store(true, Ordering::Relaxed);
+        leader.join().expect("it serves");
+        Table::clone(&access.table())
+    }
+
+    #[test]
+    fn an_account_that_is_there_gets_a_password_and_keeps_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, admin) = (
+            UserName::new("root").unwrap(),
+            RoleName::new("admin").unwrap(),
+        );
+        let (made, password) = first_administrator(root.clone()).unwrap();
+        write_bootstrap(folder.path(), &made).unwrap();
+        let mut before = taken(folder.path(), Table::default());
+        assert!(before.has_administrator());
+        // Somebody changes all of it, and forgets the password.
+        let reader = RoleName::new("reader").unwrap();
+        let role = Role {
+            rules: vec!["allow all only/this".parse().unwrap()],
+            administration: Administration::Full,
+            ..Role::default()
+        };
+        before.apply(&Command::PutRole(admin.clone(), role.clone()));
+        before.apply(&Command::PutRole(reader.clone(), Role::default()));
+        let limits = Limits {
+            connections: Some(3),
+            ..Limits::default()
+        };
+        let changed = User {
+            state: UserState::Disabled,
+            roles: [reader.clone()].into(),
+            limits,
+            ..User::clone(before.user("root").unwrap())
+        };
+        before.apply(&Command::PutUser(root.clone(), changed));
+        let (made, again) = first_administrator(root).unwrap();
+        write_bootstrap(folder.path(), &made).unwrap();
+        let after = taken(folder.path(), before);
+        assert_eq!(
+            **after.role("admin").unwrap(),
+            role,
+            "a role stays as it is"
+        );
+        let user = after.user("root").unwrap();
+        assert_eq!(user.state, UserState::Enabled);
+        assert_eq!(user.limits, limits);
+        assert_eq!(user.roles, [admin, reader].into());
+        let hash = user.password.as_ref().unwrap();
+        assert!(hash.verify(again.as_bytes(), &mut HashMemory::default()));
+        assert!(!hash.verify(password.as_bytes(), &mut HashMemory::default()));
+    }
 
     #[test]
     fn passwords_are_long_and_differ() {

@@ -8,7 +8,7 @@ use super::exit::{Exit, usage};
 use super::plain::plain;
 
 /// Whether it is meant.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Sure {
     /// Do not ask
     #[arg(short = 'y', long)]
