@@ -24,7 +24,7 @@ pub fn public_faults(settings: &Settings, anonymous: Anonymous) -> Vec<ListenErr
         found.push(ListenError::PublicMqtt { address });
     }
     for door in &settings.doors {
-        if may_be_public(door, anonymous) {
+        if may_be_public(settings, door, anonymous) {
             continue;
         }
         if !door.proxies.is_empty() {
@@ -167,6 +167,13 @@ mod tests {
         assert!(public_faults(&all, Anonymous::Anywhere).is_empty());
         let login = settings(&["mqtt.listen=0.0.0.0:2", "mqtt.authentication=accounts"]);
         assert!(public_faults(&login, Anonymous::ThisMachine).is_empty());
+        let login = settings(&[
+            "mqtt.authentication=accounts",
+            r#"listener=[{ name = "a", address = "0.0.0.0:4" }, { name = "b", address = "0.0.0.0:5", authentication = "none" }]"#,
+        ]);
+        let found = public_faults(&login, Anonymous::ThisMachine);
+        let found: Vec<_> = found.iter().filter_map(ListenError::setting).collect();
+        assert_eq!(found, [r#"listener["b"].address"#]);
     }
 
     #[test]

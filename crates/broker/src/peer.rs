@@ -117,7 +117,7 @@ impl Entrance {
     /// That of the item of `[[listener]]` at a place.
     #[must_use]
     pub(crate) fn door(at: usize, listener: &Listener, settings: &Settings) -> Arc<Self> {
-        let authentication = listener.authentication.into();
+        let authentication = settings.login_at(listener).into();
         let id = (ListenerId::Door(at), &*listener.name);
         Self::new(id, authentication, Some(listener), settings)
     }

@@ -189,7 +189,7 @@ fn token_faults(view: &View<'_>) -> Option<Fault> {
     let of_all = ("mqtt.authentication".to_owned(), mqtt.authentication);
     let of_doors = doors
         .iter()
-        .map(|door| (field(door, "authentication"), door.authentication));
+        .filter_map(|door| Some((field(door, "authentication"), door.authentication?)));
     let mut all = std::iter::once(of_all).chain(of_doors);
     let (asking, _) = all.find(|(_, login)| *login == Login::Tokens)?;
     let said = view.said(&asking);

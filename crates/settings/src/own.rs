@@ -1,7 +1,7 @@
 //! What a listener says for itself, over what is said for all.
 
 use crate::table::{Listener, Mqtt, Settings};
-use crate::value::quoted;
+use crate::value::{Login, quoted};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 
@@ -67,7 +67,7 @@ impl AddressLimit {
 
 impl Settings {
     /// The settings of MQTT at a listener: its own, where it has some, else those of all. Where it listens and how its clients prove
-    /// who they are is not among them: that is in `listener` itself.
+    /// who they are is not among them: see `listener` itself, and [`login_at`](Self::login_at).
     #[must_use]
     pub fn mqtt_at(&self, listener: &Listener) -> Mqtt {
         let mut mqtt = self.mqtt.clone();
@@ -84,6 +84,18 @@ impl Settings {
         put(&mut mqtt.redirect_to, &listener.redirect_to);
         mqtt.advertised.clone_from(&listener.advertised);
         mqtt
+    }
+
+    /// How clients of a listener prove who they are: as it says, else as those of `mqtt.listen` do.
+    #[must_use]
+    pub fn login_at(&self, listener: &Listener) -> Login {
+        listener.authentication.unwrap_or(self.mqtt.authentication)
+    }
+
+    /// How clients prove who they are, at `mqtt.listen` and at each listener.
+    pub fn logins(&self) -> impl Iterator<Item = Login> {
+        let doors = self.doors.iter().map(|door| self.login_at(door));
+        std::iter::once(self.mqtt.authentication).chain(doors)
     }
 
     /// Gives listeners that say nothing of where they listen the usual port of their protocol, on this machine only.
@@ -144,7 +156,7 @@ mod tests {
     use super::{
         ADDRESS_CONNECTIONS_MAX, ADDRESS_CONNECTS_PER_SECOND, AddressLimit, Spares, is_public,
     };
-    use crate::{ByteSize, Settings, Sources};
+    use crate::{ByteSize, Login, Settings, Sources};
 
     #[test]
     fn only_loopback_is_out_of_reach() {
@@ -196,6 +208,24 @@ mod tests {
             );
             assert_eq!(all.connects_per_second_at(listener), NonZeroU32::new(7));
         }
+    }
+
+    #[test]
+    fn a_listener_asks_for_what_mqtt_asks_for_unless_it_says_otherwise() {
+        let logins = |all: &str| {
+            let listeners = r#"listener=[
+                { name = "omitted", unix = "/a" },
+                { name = "open", unix = "/b", authentication = "none" },
+                { name = "accounts", unix = "/c", authentication = "accounts" },
+            ]"#;
+            let set = format!("mqtt.authentication={all}");
+            let settings = Sources::new().set(&set).set(listeners).check();
+            settings.expect("the settings are right").logins().collect()
+        };
+        let (none, accounts) = (Login::None, Login::Accounts);
+        let of_accounts: Vec<_> = logins("accounts");
+        assert_eq!(of_accounts, [accounts, accounts, none, accounts]);
+        assert_eq!(logins("none"), [none, none, none, accounts]);
     }
 
     #[test]

@@ -246,8 +246,8 @@ settings! {
             unix_mode: String = "660".to_owned(), applies = Restart;
             /// Name of a socket that systemd has opened (`FileDescriptorName=`).
             activation: Option<String> = None, applies = Restart;
-            /// How clients prove who they are.
-            authentication: Login = Login::None, applies = Restart;
+            /// How clients prove who they are, instead of `mqtt.authentication`.
+            authentication: Option<Login> = None, applies = Restart;
             /// Whether anyone may connect where other machines reach this listener and its clients prove nothing. The start is refused otherwise.
             insecure_anonymous: bool = false, applies = Restart;
             /// File (PEM) with the certificate and those that lead to its authority. What is in it is read again when it changes.

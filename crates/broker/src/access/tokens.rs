@@ -80,11 +80,7 @@ impl TokenKeys {
     }
 
     fn read_all(settings: &Settings) -> Result<Option<Arc<Self>>, Vec<TokensError>> {
-        let doors = settings.doors.iter().map(|door| door.authentication);
-        let asked = doors
-            .chain([settings.mqtt.authentication])
-            .any(|it| it == Login::Tokens);
-        if !asked {
+        if !settings.logins().any(|login| login == Login::Tokens) {
             return Ok(None);
         }
         let settings = settings.tokens.clone();

@@ -29,7 +29,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use courser_memory::{Component, Scope};
-use courser_settings::{IdentityFrom as Setting, Listener, ListenerProtocol};
+use courser_settings::{IdentityFrom as Setting, Listener, ListenerProtocol, Login, Settings};
 use courser_transport::identity::IdentityFrom;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch as signal;
@@ -116,8 +116,12 @@ pub(crate) fn is_plain(listener: &Listener) -> bool {
 }
 
 /// Whether other machines may reach a listener: its clients prove who they are, or somebody has said that anyone may come.
-pub(crate) fn may_be_public(listener: &Listener, anonymous: Anonymous) -> bool {
-    listener.authentication != courser_settings::Login::None
+pub(crate) fn may_be_public(
+    settings: &Settings,
+    listener: &Listener,
+    anonymous: Anonymous,
+) -> bool {
+    settings.login_at(listener) != Login::None
         || listener.insecure_anonymous
         || anonymous == Anonymous::Anywhere
 }
@@ -146,7 +150,9 @@ pub(crate) fn bind(live: &Arc<Live>, entrances: &[Arc<Entrance>]) -> Result<Boun
     for (entrance, listener) in listeners {
         let certificates = Certificates::read(listener)?;
         let sockets = bind::bind(listener, &mut activated)?;
-        check_public(listener, &sockets, config.anonymous)?;
+        if !may_be_public(&config.settings, listener, config.anonymous) {
+            check_public(listener, &sockets)?;
+        }
         bound.files.0.extend(listener.unix.clone());
         bound.open.extend(sockets.iter().map(|socket| OpenDoor {
             name: listener.name.clone(),
@@ -165,14 +171,7 @@ pub(crate) fn bind(live: &Arc<Live>, entrances: &[Arc<Entrance>]) -> Result<Boun
 
 /// Sockets that systemd has opened have addresses that the settings do not say; so it is the sockets that are asked. All else has been
 /// looked at before ([`public_faults`](crate::public_faults)).
-fn check_public(
-    listener: &Listener,
-    sockets: &[Listening],
-    anonymous: Anonymous,
-) -> Result<(), ListenError> {
-    if may_be_public(listener, anonymous) {
-        return Ok(());
-    }
+fn check_public(listener: &Listener, sockets: &[Listening]) -> Result<(), ListenError> {
     match sockets.iter().find(|socket| socket.is_public()) {
         Some(socket) => Err(ListenError::Public {
             listener: listener.name.clone(),

@@ -21,9 +21,7 @@ const OF_TWO_SHARDS: u64 = 8 << 10;
 #[must_use]
 pub fn memory_least(settings: &Settings, shards: u16) -> ByteSize {
     let shards = u64::from(shards);
-    let doors = settings.doors.iter().map(|door| door.authentication);
-    let mut all = doors.chain([settings.mqtt.authentication]);
-    let base = match all.any(|login| login == Login::Accounts) {
+    let base = match settings.logins().any(|login| login == Login::Accounts) {
         true => WITH_ACCOUNTS,
         false => WITHOUT_ACCOUNTS,
     };

@@ -61,6 +61,10 @@ pub(super) fn who_may_connect(places: &[Place]) -> String {
         format!(
             "anonymous on loopback: anyone on this machine may connect to {open}; other machines reach {public}"
         )
+    } else if places.iter().any(|it| it.is_mqtt && !it.is_open) {
+        format!(
+            "anonymous on loopback: anyone on this machine may connect to {open}; elsewhere clients log in"
+        )
     } else {
         "loopback only: anyone on this machine may connect".to_owned()
     }
@@ -103,7 +107,14 @@ mod tests {
         let expected = "loopback only: anyone on this machine may connect";
         check(&[open(HERE), http("127.0.0.1:18080")], expected);
         check(&[open("[::1]:1883"), http("[::1]:18080")], expected);
-        check(&[asks(HERE), open("/run/mqtt.sock")], expected);
+    }
+
+    #[test]
+    fn an_open_door_beside_ones_where_clients_log_in_is_named() {
+        check(
+            &[asks(HERE), open("/run/mqtt.sock"), http("127.0.0.1:18080")],
+            "anonymous on loopback: anyone on this machine may connect to /run/mqtt.sock; elsewhere clients log in",
+        );
     }
 
     #[test]
