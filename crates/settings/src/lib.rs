@@ -98,7 +98,7 @@ pub use template::template;
 pub use value::{
     ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, Landlock, ListenerProtocol,
     LogFormat, LogLevel, Login, Network, Overflow, Placement, SharedStrategy, TextError,
-    TlsVersion, TopicFilter, parse_duration, parse_size, quoted,
+    TlsVersion, TopicFilter, WebOrigin, parse_duration, parse_size, quoted,
 };
 
 /// When a changed value takes effect.

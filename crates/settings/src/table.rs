@@ -6,7 +6,7 @@
 use crate::value::{
     ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, Landlock, ListenerProtocol,
     LogFormat, LogLevel, Login, Network, Overflow, Placement, SharedStrategy, TlsVersion,
-    TopicFilter,
+    TopicFilter, WebOrigin,
 };
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -266,8 +266,8 @@ settings! {
             identity: IdentityFrom = IdentityFrom::CommonName, applies = Restart;
             /// Path of the WebSocket request.
             path: String = "/mqtt".to_owned(), applies = Restart;
-            /// Origins of web pages that may connect, such as `"https://example.org"`. Empty: all.
-            origins: Vec<String> = Vec::new(), applies = Restart;
+            /// Origins of web pages that may connect, each as browsers send it: scheme, host, and port unless it is the usual one, such as `"https://example.org"`; or `"null"`. Empty: all.
+            origins: Vec<WebOrigin> = Vec::new(), applies = Restart;
             /// Proxies that send a PROXY header, version 1 or 2, by address or network. Only they may connect then, and all of them must send one. Empty: no header is read.
             proxies: Vec<Network> = Vec::new(), applies = Restart;
             /// Time for PROXY header, TLS and WebSocket together. CONNECT has its own after that.

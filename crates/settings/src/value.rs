@@ -5,6 +5,7 @@ mod choices;
 mod filter;
 mod listener;
 mod network;
+mod origin;
 mod size;
 mod span;
 #[cfg(test)]
@@ -16,6 +17,7 @@ pub use choices::{
 pub use filter::TopicFilter;
 pub use listener::{ClientCertificates, IdentityFrom, ListenerProtocol, TlsVersion};
 pub use network::Network;
+pub use origin::WebOrigin;
 pub use size::ByteSize;
 
 use serde_json::{Value as Json, json};
@@ -64,6 +66,13 @@ pub(crate) enum Mismatch {
     Range,
     /// A text that is not right: what would be.
     Text(&'static str),
+    /// The same of one that is nearly right.
+    Near {
+        /// What would be right.
+        expects: &'static str,
+        /// What is meant, as it seems.
+        meant: String,
+    },
     /// A list with something in it that does not belong there.
     Item {
         /// Of the first such item, from 1.
@@ -90,7 +99,7 @@ pub enum TextError {
 fn read<T: Value>(text: &str) -> Result<T, TextError> {
     T::from_raw(&Raw::Text(text.to_owned())).map_err(|mismatch| match mismatch {
         Mismatch::Kind | Mismatch::Item { .. } => TextError::Kind(T::EXPECTS),
-        Mismatch::Text(expects) => TextError::Kind(expects),
+        Mismatch::Text(expects) | Mismatch::Near { expects, .. } => TextError::Kind(expects),
         Mismatch::Range => TextError::Range,
     })
 }
@@ -165,7 +174,7 @@ pub(crate) fn accept<T: Value>(
         message: message(mismatch, written, tried, range.as_ref()),
     };
     let (read, tried) = match (T::from_raw(&written.raw), &written.otherwise) {
-        (Err(Mismatch::Kind), Some(other)) => (T::from_raw(other), other),
+        (Err(Mismatch::Kind | Mismatch::Near { .. }), Some(other)) => (T::from_raw(other), other),
         // A list in brackets may have been taken for one with commas.
         (Err(item @ Mismatch::Item { .. }), Some(other)) => {
             (T::from_raw(other).map_err(|_| item), &written.raw)
@@ -199,6 +208,10 @@ fn message<T: Value>(
             format!("expected {}, found {}", T::EXPECTS, raw())
         }
         (Mismatch::Text(expects), _) => format!("expected {expects}, found {}", raw()),
+        (Mismatch::Near { expects, meant }, _) => {
+            let near = || format!("{}; {}", tried.show(), did_you_mean(&meant));
+            format!("expected {expects}, found {}", written.shown(near))
+        }
         (
             Mismatch::Item {
                 position,
@@ -211,6 +224,10 @@ fn message<T: Value>(
             format!("item {position} of the list: expected {expects}, found {found}")
         }
     }
+}
+
+fn did_you_mean(meant: &str) -> String {
+    format!("did you mean {}?", quoted(meant))
 }
 
 /// Reads a list of texts: one in brackets, or a text with commas, as in `--set mqtt.listen=127.0.0.1:1883,[::1]:1883`. An item that
@@ -238,14 +255,23 @@ fn read_list<T>(
         };
         taken.map_err(|mismatch| match (raw, mismatch) {
             (Raw::Text(_), mismatch) if items.len() == 1 => mismatch,
-            (_, mismatch) => Mismatch::Item {
-                position: at + 1,
-                expects: match mismatch {
-                    Mismatch::Text(expects) => expects,
-                    Mismatch::Kind | Mismatch::Range | Mismatch::Item { .. } => expects,
-                },
-                found: item.show(),
-            },
+            (_, mismatch) => {
+                let (expects, found) = match mismatch {
+                    Mismatch::Text(expects) => (expects, item.show()),
+                    Mismatch::Near { expects, meant } => (
+                        expects,
+                        format!("{}; {}", item.show(), did_you_mean(&meant)),
+                    ),
+                    Mismatch::Kind | Mismatch::Range | Mismatch::Item { .. } => {
+                        (expects, item.show())
+                    }
+                };
+                Mismatch::Item {
+                    position: at + 1,
+                    expects,
+                    found,
+                }
+            }
         })
     };
     items.iter().enumerate().map(item).collect()

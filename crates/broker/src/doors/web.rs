@@ -23,7 +23,8 @@ impl Web {
         let origins = if listener.origins.is_empty() {
             Origins::Any
         } else {
-            Origins::Only(listener.origins.clone())
+            let origins = listener.origins.iter();
+            Origins::Only(origins.map(|it| it.as_str().to_owned()).collect())
         };
         // Before the settings: a change in between is taken once more.
         let version = live.version();

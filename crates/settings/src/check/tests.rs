@@ -96,6 +96,18 @@ fn a_listener_that_cannot_work_is_refused_with_the_reason() {
             r#"listener["x"].proxies: expected none: they are told apart by address, and clients of a Unix socket have none, found ["10.0.0.1/32"]"#,
         ),
         (
+            r#"address = "127.0.0.1:1", origins = ["https://a.example", "null"]"#,
+            "",
+        ),
+        (
+            r#"address = "127.0.0.1:1", origins = ["https://dash.example.org/"]"#,
+            r#"listener.origins: item 1 of the list: expected an origin as browsers send it, such as "https://example.org", "http://localhost:8080" or "null", found "https://dash.example.org/"; did you mean "https://dash.example.org"?"#,
+        ),
+        (
+            r#"address = "127.0.0.1:1", origins = "*""#,
+            r#"listener.origins: expected a list of origins such as ["https://example.org"], found "*""#,
+        ),
+        (
             r#"address = "127.0.0.1:1883""#,
             r#"listener["x"].address: 127.0.0.1:1883 is in mqtt.listen already"#,
         ),
