@@ -310,7 +310,7 @@ macro_rules! choice {
             fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
                 match raw {
                     $(Raw::Text(text) if text == $word => Ok(Self::$Variant),)+
-                    _ => Err(Mismatch::Kind),
+                    _ => Err($crate::value::no_word(raw, &[$($word),+], Self::EXPECTS)),
                 }
             }
 

@@ -17,13 +17,10 @@ use crate::list::{DrawnItems, FieldKey, Given, NotAssigned, Table, Tables};
 use crate::moved::{Fate, MOVED, Moved};
 use crate::resolved::Resolved;
 use crate::table::{SECTIONS, Settings, lists, table};
-use crate::value::{Raw, Written};
+use crate::value::{ALIKE, Raw, Written};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toml::de::DeValue;
-
-/// Likeness (0 to 1) from which a key is proposed for another.
-const ALIKE: f64 = 0.7;
 
 /// How variables of the environment begin that are settings: `COURSER__MQTT__LISTEN` is `mqtt.listen`.
 const VARIABLE: &str = "COURSER__";

@@ -38,6 +38,9 @@ pub(crate) enum Raw {
     Other(&'static str),
 }
 
+/// How alike a text must be to a key or a word that it may mean, from 0 to 1.
+pub(crate) const ALIKE: f64 = 0.7;
+
 /// Characters of a wrong text that an error shows.
 const SHOWN_MAX: usize = 200;
 
@@ -224,6 +227,24 @@ fn message<T: Value>(
             format!("item {position} of the list: expected {expects}, found {found}")
         }
     }
+}
+
+/// Why a value is none of the words that there are.
+pub(crate) fn no_word(raw: &Raw, words: &[&str], expects: &'static str) -> Mismatch {
+    let Raw::Text(text) = raw else {
+        return Mismatch::Kind;
+    };
+    let text = text.trim().to_lowercase();
+    let likeness = |word: &str| strsim::normalized_damerau_levenshtein(&text, word);
+    let nearest = words
+        .iter()
+        .map(|word| (likeness(word), *word))
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .max_by(|one, other| one.0.total_cmp(&other.0));
+    nearest.map_or(Mismatch::Kind, |(_, word)| Mismatch::Near {
+        expects,
+        meant: word.to_owned(),
+    })
 }
 
 fn did_you_mean(meant: &str) -> String {

@@ -185,6 +185,14 @@ fn a_wrong_value_is_named_with_what_would_be_right() {
         r#"courser.toml:1:20: session.overflow: expected one of "drop_newest" "drop_oldest" "refuse", found "block""#,
     );
     check(
+        "mqtt.authentication = \"acounts\"",
+        r#"courser.toml:1:23: mqtt.authentication: expected one of "none" "accounts" "tokens", found "acounts"; did you mean "accounts"?"#,
+    );
+    check(
+        "log.level = \"inof\"",
+        r#"courser.toml:1:13: log.level: expected one of "error" "warn" "info" "debug", found "inof"; did you mean "info"?"#,
+    );
+    check(
         "server.pin_shards = { a = 1 }",
         "courser.toml:1:21: server.pin_shards: expected true or false, found a table",
     );
@@ -481,7 +489,7 @@ mod items {
         );
         check(
             "listener[a].protocol=mqt",
-            r#"--set: listener["a"].protocol: expected one of "mqtt" "mqtts" "ws" "wss", found "mqt""#,
+            r#"--set: listener["a"].protocol: expected one of "mqtt" "mqtts" "ws" "wss", found "mqt"; did you mean "mqtt"?"#,
         );
         check(
             "listener[a].unix_mode=999",

@@ -134,10 +134,20 @@ fn choices_are_words() {
             Ok(strategy)
         );
     }
-    assert_eq!(
-        Overflow::from_raw(&Raw::Text("drop-newest".to_owned())),
-        Err(Mismatch::Kind)
-    );
+    for (wrong, expected) in [
+        ("drop-newest", Some("drop_newest")),
+        ("DROP_OLDEST", Some("drop_oldest")),
+        ("refuze", Some("refuse")),
+        ("block", None),
+        ("", None),
+    ] {
+        let meant = match Overflow::from_raw(&Raw::Text(wrong.to_owned())) {
+            Err(Mismatch::Near { meant, .. }) => Some(meant),
+            Err(Mismatch::Kind) => None,
+            other => panic!("{other:?} for {wrong:?}"),
+        };
+        assert_eq!(meant.as_deref(), expected, "{wrong:?}");
+    }
     assert_eq!(Overflow::from_raw(&Raw::Bool(true)), Err(Mismatch::Kind));
 }
 
