@@ -152,7 +152,7 @@ const REASONS: [(u8, &str, &str); 35] = [
     (
         0x9F,
         "Connection rate exceeded",
-        "too many connections at once: try again, with a pause that grows",
+        "too many logins from this address have failed, or too many connections came at once: look for wrong passwords, and try again with a pause that grows",
     ),
     (
         0xA0,

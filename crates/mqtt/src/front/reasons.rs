@@ -172,6 +172,22 @@ const fn of_connack(reason: ReasonCode) -> &'static str {
         ReasonCode::QuotaExceeded => {
             "as many clients as there may be, or no memory left; try again later"
         }
+        ReasonCode::ConnectionRateExceeded => {
+            "too many logins from this address have failed; try again later"
+        }
+        ReasonCode::Banned => "the client is kept out",
+        ReasonCode::UnspecifiedError => {
+            "the server could not take the connection; its log may say more"
+        }
+        ReasonCode::MalformedPacket => "CONNECT is not in the form of its version",
+        ReasonCode::ProtocolError => "CONNECT breaks a rule of the protocol",
+        ReasonCode::ImplementationSpecificError => "the server cannot do what CONNECT asks for",
+        ReasonCode::ClientIdentifierNotValid => "the client identifier cannot be taken",
+        ReasonCode::TopicNameInvalid => "the topic of the will cannot be taken",
+        ReasonCode::PayloadFormatInvalid => {
+            "the payload of the will is not in the format that it names"
+        }
+        ReasonCode::UseAnotherServer | ReasonCode::ServerMoved => of_disconnect(reason),
         ReasonCode::BadAuthenticationMethod => "this listener has no such authentication method",
         ReasonCode::PacketTooLarge => "CONNECT is larger than it may be before a login",
         ReasonCode::RetainNotSupported => "the will is to be retained, which is switched off",
@@ -220,5 +236,29 @@ pub(super) const fn of_disconnect(reason: ReasonCode) -> &'static str {
         }
         ReasonCode::ServerMoved => "the server that is named here has taken the place of this one",
         other => other.name(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Sender;
+
+    /// What the code is called is said already, where it is shown to people.
+    #[test]
+    fn a_refused_connect_is_told_more_than_the_name_of_its_reason() {
+        let codes = (0..=u8::MAX).filter_map(ReasonCode::from_byte);
+        let may_be_sent = |code: &ReasonCode| {
+            code.is_error() && code.allowed_from(PacketType::Connack, Sender::Server)
+        };
+        let mut checked = 0;
+        for code in codes.filter(may_be_sent) {
+            // It goes out without a text.
+            if code != ReasonCode::UnsupportedProtocolVersion {
+                assert_ne!(of_connack(code), code.name(), "{code:?}");
+                checked += 1;
+            }
+        }
+        assert!(checked > 15, "{checked}");
     }
 }
