@@ -94,6 +94,50 @@ def test_the_first_account_comes_in_and_nobody_else(tmp_path, version):
             assert password.encode() not in file.read_bytes(), file
 
 
+def test_an_account_that_is_there_gets_a_new_password_only_where_that_is_said(tmp_path):
+    """`init` with a folder that was served: refused without `--yes`, and the next start changes the password and nothing else."""
+    _, old = init(tmp_path)
+    server, port, _ = start(tmp_path)
+    for verb in (["role", "add", "other"], ["user", "set", "root", "--add-role", "other"]):
+        done = subprocess.run([Courser.binary(), *verb, "--server", "data"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    server.send_signal(signal.SIGTERM)
+    server.communicate(timeout=30)
+    again = [Courser.binary(), "init", "again.toml", "--admin", "root"]
+    refused = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert refused.returncode == 2 and "say --yes to replace the password of root, if data has that account" in refused.stderr, refused.stderr
+    assert not (tmp_path / "again.toml").exists() and not (tmp_path / "data" / "bootstrap").exists()
+    done = subprocess.run([*again, "--yes"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    new = re.search(r"account root, password (\S+)", done.stdout).group(1)
+    server, port, text = start(tmp_path)
+    for password, is_refused in ((old, True), (new, False)):
+        reason, client = login(port, paho.MQTTv5, "root", password)
+        client.loop_stop()
+        assert reason.is_failure == is_refused, reason
+    shown = subprocess.run([Courser.binary(), "user", "show", "root", "--server", "data"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "admin" in shown and "other" in shown, shown
+    server.send_signal(signal.SIGTERM)
+    text += server.communicate(timeout=30)[0]
+    line = next(line for line in text.splitlines() if "event=bootstrap_taken" in line)
+    assert "user=root" in line and "password_replaced=true" in line, line
+    assert new not in text
+
+
+def test_a_start_without_accounts_says_that_nobody_can_log_in(tmp_path):
+    """Until there is one, on standard output and in the log."""
+    (tmp_path / "courser.toml").write_text('[mqtt]\nauthentication = "accounts"\n')
+    for is_made in (False, True):
+        if is_made:
+            done = subprocess.run([Courser.binary(), "init", "first.toml", "--yes"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+            assert done.returncode == 0, done.stderr
+        server, _, text = start(tmp_path)
+        server.send_signal(signal.SIGTERM)
+        text += server.communicate(timeout=30)[0]
+        said = "\nnobody can log in: there are no accounts, and these listeners ask for one: mqtt" in text
+        logged = "event=no_accounts" in text
+        assert (said, logged) == (not is_made, not is_made), text
+
+
 def test_a_refused_login_is_named(tmp_path):
     """At the default level, and for who asks for the client id: who it was and why, and nothing of the password."""
     init(tmp_path)

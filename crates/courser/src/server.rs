@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use courser_admin::{AdminError, BindError, Reloads};
 use courser_broker::{
-    Anonymous, Broker, Config, DiskFailure, FolderError, ListenError, StartError, Status,
-    StopError, find_taken,
+    Anonymous, Authentication, Broker, Config, DiskFailure, FolderError, ListenError, StartError,
+    Status, StopError, find_taken,
 };
 use courser_settings::{Errors, LogFormat, Resolved};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -290,6 +290,26 @@ fn take_accounts(greeting: &Greeting<'_>) {
             "no account was made"
         ),
     }
+    tell_no_accounts(greeting);
+}
+
+/// Where accounts are asked for and there are none, a broker that is ready serves nobody, and none of its clients can say why.
+fn tell_no_accounts(greeting: &Greeting<'_>) {
+    let listeners = greeting.broker.control().listeners();
+    let asking = listeners.iter().filter_map(|listener| {
+        (listener.authentication == Authentication::Accounts).then_some(&*listener.name)
+    });
+    let asking = asking.collect::<Vec<_>>().join(", ");
+    if asking.is_empty() || greeting.broker.access().table().users().len() > 0 {
+        return;
+    }
+    let text = format!(
+        "nobody can log in: there are no accounts, and these listeners ask for one: {asking}; make one with courser user add, or stop and run courser init"
+    );
+    if greeting.format == LogFormat::Text {
+        greeting.tell(vec![Said::new("no_accounts", text.clone())]);
+    }
+    tracing::warn!(event = "no_accounts", listeners = asking, "{text}");
 }
 
 fn stop(broker: Broker, reason: Reason) -> Exit {
