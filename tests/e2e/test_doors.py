@@ -1,5 +1,6 @@
 """Every door with the clients that people have: TLS, WebSocket, both, client certificates, Unix sockets, IPv6, proxies, systemd."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -421,6 +422,49 @@ def test_loopback_only_is_said_where_it_is_so(tmp_path):
                 server.send_signal(signal.SIGTERM)
             assert server.wait(20) == 0
         assert [line for line in said if line.startswith(expected)], said
+
+
+def read_to_the_end(client):
+    """Until the other side has closed; what it did not read makes that a reset."""
+    with contextlib.suppress(ConnectionResetError):
+        while client.recv(4096):
+            pass
+
+
+def test_a_refused_handshake_is_told(authority, tmp_path):
+    """At the default level: which listener, which address and why, and in a flood how many were left out."""
+    files = authority.issue("server", "server", doors.server_names())
+    items = [
+        listener("tls", "mqtts", LOOPBACK, files),
+        listener("web", "ws", f'{LOOPBACK}, origins = ["https://a.example"]'),
+        listener("behind", "mqtt", f'{LOOPBACK}, proxies = ["127.0.0.1"], insecure_anonymous = true'),
+    ]
+    upgrade = "GET /mqtt HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    upgrade += "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mqtt\r\nOrigin: https://b.example\r\n\r\n"
+    sent = {"tls": b"no handshake of TLS", "web": upgrade.encode(), "behind": b"no header of a proxy"}
+    why = {"tls": "TLS: ", "web": "WebSocket: the request comes from an origin", "behind": "the connection does not begin with a PROXY header"}
+    own = {}
+    with running(Courser, tmp_path, listeners=", ".join(items)) as broker:
+        at = places(broker)
+        for name in [*sent, *["tls"] * 20]:
+            with socket.create_connection(at[name], timeout=20) as client:
+                own.setdefault(name, client.getsockname()[1])
+                client.sendall(sent[name])
+                read_to_the_end(client)
+        time.sleep(1.1)
+        with socket.create_connection(at["tls"], timeout=20) as client:
+            client.sendall(sent["tls"])
+            read_to_the_end(client)
+        deadline = time.monotonic() + 20
+        while broker.output().count("event=handshake_failed") < 7 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        lines = [line for line in broker.output().splitlines() if "event=handshake_failed" in line]
+    for name, reason in why.items():
+        line = next(line for line in lines if f"listener={name} " in line)
+        assert " warn " in line and f"address=127.0.0.1:{own[name]} " in line and reason in line and "left_out=0" in line, line
+    of_tls = [line for line in lines if "listener=tls " in line]
+    left_out = [int(line.split("left_out=")[1].split()[0]) for line in of_tls]
+    assert len(of_tls) < 15 and sum(left_out) + len(of_tls) == 22, of_tls
 
 
 def test_a_listener_behind_a_proxy_needs_accounts_on_loopback_too(tmp_path):

@@ -30,6 +30,7 @@ mod faults;
 mod formats;
 mod index;
 pub mod latency;
+mod lines;
 mod listen;
 mod live;
 mod memory;

@@ -1,17 +1,12 @@
 //! What the log says of logins that are refused: who it was, and why, in as many lines as somebody reads.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use courser_mqtt::codec::ReasonCode;
 
-use crate::doors::Pace;
+use crate::lines::Lines;
 use crate::peer::{Authentication, Peer};
-
-/// Lines of one kind in a second.
-const LINES_PER_SECOND: NonZeroU32 = NonZeroU32::new(4).expect("it is not 0");
 
 /// What a client came with that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,35 +59,10 @@ impl RefusedLogin<'_> {
     }
 }
 
-/// How many lines of a kind are written.
-#[derive(Debug)]
-struct Lines {
-    pace: Pace,
-    left_out: AtomicU64,
-}
-
-impl Lines {
-    fn new() -> Self {
-        Self {
-            pace: Pace::new(LINES_PER_SECOND),
-            left_out: AtomicU64::new(0),
-        }
-    }
-
-    /// Lines that were left out before this one; none if it is left out too.
-    fn admit(&self, now: Instant) -> Option<u64> {
-        if self.pace.come(now) {
-            return Some(self.left_out.swap(0, Ordering::Relaxed));
-        }
-        self.left_out.fetch_add(1, Ordering::Relaxed);
-        None
-    }
-}
-
 /// The lines of a process, of three kinds. While an address waits, all of its clients are refused unseen, and these must not hide the one
 /// for whose sake they are; nor must those that prove nothing and pay nothing for it, as often as they like. An address has few guesses, for
 /// each makes it wait longer, so that one address does not hide those of another.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Refusals {
     /// Proofs that count against their address.
     guesses: Lines,
@@ -100,16 +70,6 @@ pub(crate) struct Refusals {
     seen: Lines,
     /// Clients that were refused unseen.
     unseen: Lines,
-}
-
-impl Default for Refusals {
-    fn default() -> Self {
-        Self {
-            guesses: Lines::new(),
-            seen: Lines::new(),
-            unseen: Lines::new(),
-        }
-    }
 }
 
 impl Refusals {
@@ -180,6 +140,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::lines::LINES_PER_SECOND;
     use crate::peer::Entrance;
     use courser_settings::Settings;
 

@@ -2,9 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use courser_transport::TunnelError;
 
 use super::handshake::Refused;
 use crate::clock::thread_cpu_us;
+use crate::lines::Lines;
 use crate::peer::NotNow;
 
 /// Counters of all doors since the start.
@@ -52,9 +56,14 @@ impl DoorCounters {
         self.cpu_us.fetch_add(thread_cpu_us(), Ordering::Relaxed);
     }
 
-    /// Counts and says why a connection does not come in.
-    pub(super) fn refuse(&self, listener: &str, address: Option<SocketAddr>, refused: &Refused) {
-        use courser_transport::TunnelError;
+    /// Counts and says why a connection does not come in: in a line of the listener's `lines` what was refused, and in detail the rest,
+    /// which probes of load balancers do all the time.
+    pub(super) fn refuse(
+        &self,
+        (listener, lines): (&str, &Lines),
+        address: Option<SocketAddr>,
+        refused: &Refused,
+    ) {
         let counter = match refused {
             Refused::Lost(_) => &self.lost,
             Refused::TimedOut | Refused::TooMuch => &self.timed_out,
@@ -65,13 +74,12 @@ impl DoorCounters {
             Refused::NotNow(why) => self.of(*why),
         };
         Self::count(counter);
-        tracing::debug!(
-            event = "handshake_failed",
-            listener,
-            address = address.map(tracing::field::display),
-            reason = %refused,
-            "a connection was not let in"
-        );
+        let address = address.map(tracing::field::display);
+        if is_common(refused) {
+            tracing::debug!(event = "handshake_failed", listener, address, reason = %refused, "a connection was not let in");
+        } else if let Some(left_out) = lines.admit(Instant::now()) {
+            tracing::warn!(event = "handshake_failed", listener, address, reason = %refused, left_out, "a connection was not let in");
+        }
     }
 
     /// Why connections are not let in: the reason, the name of its counter, and the counter.
@@ -108,5 +116,18 @@ impl DoorCounters {
         let all = others.into_iter().chain(refused);
         all.map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
             .collect()
+    }
+}
+
+/// What is nobody's fault, or is counted for who looks at numbers.
+const fn is_common(refused: &Refused) -> bool {
+    match refused {
+        Refused::Lost(_) | Refused::NotNow(_) => true,
+        Refused::TimedOut
+        | Refused::TooMuch
+        | Refused::NoProxy
+        | Refused::Proxy(_)
+        | Refused::Tunnel(_)
+        | Refused::Identity(_) => false,
     }
 }

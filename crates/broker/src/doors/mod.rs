@@ -49,6 +49,7 @@ use self::watch::Watch;
 pub(crate) use self::watch::{Telling, Watched};
 use self::web::Web;
 use crate::config::Anonymous;
+use crate::lines::Lines;
 use crate::listen::ListenError;
 use crate::live::Live;
 use crate::peer::{Entrance, ListenerId, NotNow, Peer};
@@ -86,6 +87,15 @@ struct Door {
     entrance: Arc<Entrance>,
     steps: Steps,
     sockets: Vec<Listening>,
+    /// Of connections that do not come in.
+    lines: Lines,
+}
+
+impl Door {
+    /// Whose connection does not come in, and in which lines that is told.
+    fn told(&self) -> (&str, &Lines) {
+        (&self.entrance.name, &self.lines)
+    }
 }
 
 /// Doors that are bound, and whose certificates are read.
@@ -164,6 +174,7 @@ pub(crate) fn bind(live: &Arc<Live>, entrances: &[Arc<Entrance>]) -> Result<Boun
             steps: steps(listener, certificates, entrance.id, live),
             entrance,
             sockets,
+            lines: Lines::default(),
         }));
     }
     Ok(bound)
@@ -413,7 +424,7 @@ impl Room {
         if !door.steps.lets_in(ip) {
             return self
                 .counters
-                .refuse(&door.entrance.name, address, &Refused::NoProxy);
+                .refuse(door.told(), address, &Refused::NoProxy);
         }
         let is_full = self.handshakes.get() >= self.handshakes_max;
         if is_full || !self.admission.has_room(&door.entrance) {
@@ -440,7 +451,7 @@ impl Room {
             room.handshakes.set(room.handshakes.get() - 1);
             match entered {
                 Ok(entered) => room.hand_over(&door, socket, entered, shares.connection),
-                Err(refused) => room.counters.refuse(&door.entrance.name, address, &refused),
+                Err(refused) => room.counters.refuse(door.told(), address, &refused),
             }
         });
     }
