@@ -138,6 +138,17 @@ def test_a_start_without_accounts_says_that_nobody_can_log_in(tmp_path):
         assert (said, logged) == (not is_made, not is_made), text
 
 
+def test_a_data_folder_that_others_may_write_into_is_told(tmp_path):
+    """It is used, with a warning that says what to do."""
+    init(tmp_path)
+    for mode, is_told in ((0o777, True), (0o700, False)):
+        (tmp_path / "data").chmod(mode)
+        server, _, text = start(tmp_path)
+        server.send_signal(signal.SIGTERM)
+        text += server.communicate(timeout=30)[0]
+        assert any("event=data_folder_open" in line and "mode=777" in line for line in text.splitlines()) == is_told, text
+
+
 def test_a_refused_login_is_named(tmp_path):
     """At the default level, and for who asks for the client id: who it was and why, and nothing of the password."""
     init(tmp_path)

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use courser_log::{NodeIdentity, StartId};
@@ -125,6 +125,14 @@ impl DataFolder {
         };
         make_folder(path).map_err(failed)?;
         let locks = lock(path)?;
+        if let Some(mode) = mode_if_open(path).map_err(failed)? {
+            tracing::warn!(
+                event = "data_folder_open",
+                folder = %path.display(),
+                mode = format!("{mode:03o}"),
+                "others may write into the data folder, and so remove or replace what is kept: chmod 700 it"
+            );
+        }
         make_folder(&path.join(LOG)).map_err(failed)?;
         make_folder(&path.join(CHECKPOINTS)).map_err(failed)?;
         let mut node = read_node(path)?.unwrap_or_else(|| NodeFile {
@@ -265,6 +273,12 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
         Ok(()) | Err(_) => {}
     }
     File::open(above)?.sync_all()
+}
+
+/// Rights of a folder into which somebody else than its owner may write.
+pub(super) fn mode_if_open(folder: &Path) -> io::Result<Option<u32>> {
+    let mode = fs::metadata(folder)?.mode() & 0o777;
+    Ok((mode & 0o022 != 0).then_some(mode))
 }
 
 /// What is locked for as long as the folder is used.

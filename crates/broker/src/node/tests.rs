@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::file::{NodeFile, NodeFileError};
+use super::folder::mode_if_open;
 use super::{DataFolder, FolderError, make_folder};
 use crate::slots::Relaxed;
 
@@ -107,6 +108,23 @@ fn s6_a_folder_is_made_with_all_above_it() {
     fs::write(path.join("d"), "").expect("there is room");
     for path in [path.join("d"), path.join("d/e")] {
         assert!(make_folder(&path).is_err(), "a file is in the way");
+    }
+}
+
+#[test]
+fn a_folder_that_others_may_write_into_is_told_from_one_that_they_may_read() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    for (mode, expected) in [
+        (0o700, None),
+        (0o755, None),
+        (0o770, Some(0o770)),
+        (0o707, Some(0o707)),
+        (0o777, Some(0o777)),
+    ] {
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).expect("it is ours");
+        let found = mode_if_open(folder.path()).expect("it is there");
+        assert_eq!(found, expected, "{mode:o}");
+        DataFolder::open(folder.path(), 4, Relaxed::None).expect("it is used all the same");
     }
 }
 
