@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 
 import paho.mqtt.client as paho
 import pytest
@@ -158,13 +159,77 @@ def test_a_refused_login_is_named(tmp_path):
     assert reason.is_failure
     command = [Courser.binary(), "client", "show", "operator", "--server", "data"]
     shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout
-    assert re.search(r"disconnected +127\.0\.0\.1:\d+ +0x86 +the server refused the client: user name, password", shown), shown
+    assert re.search(r"disconnected +127\.0\.0\.1:\d+ +0x86 +the server refused the client: the user name or the password is wrong", shown), shown
     server.send_signal(signal.SIGTERM)
     text = server.communicate(timeout=30)[0]
     line = next(line for line in text.splitlines() if "event=login_refused" in line)
     for part in (" warn ", "client_id=operator ", "user=root ", "address=127.0.0.1:", "listener=mqtt ", 'reason="the user name or the password is wrong"'):
         assert part in line, line
     assert "a-wrong-guess" not in text + shown
+
+
+def test_why_a_client_was_refused_is_told_apart(tmp_path):
+    """One reason code stands for several causes: who asks for the client, and the log, hear which one it was."""
+    _, password = init(tmp_path)
+    server, port, _ = start(tmp_path)
+    (tmp_path / "secret").write_text("of a device\n")
+
+    def courser(*words):
+        done = subprocess.run([Courser.binary(), *words, "--server", "data"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    courser("role", "add", "device")
+    courser("acl", "grant", "device", "publish", "own/#")
+    courser("user", "add", "dev", "--role", "device", "--password-file", "secret", "--quota", "connections=1")
+
+    def connect(client_id, user, secret, will=None):
+        """A client that has heard its CONNACK, and the reason in it."""
+        heard = threading.Event()
+        reasons = []
+        client = paho.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=paho.MQTTv5)
+        client.username_pw_set(user, secret)
+        if will:
+            client.will_set(will)
+        client.on_connect = lambda *arguments: (reasons.append(arguments[3].value), heard.set())
+        client.connect("127.0.0.1", port)
+        client.loop_start()
+        assert heard.wait(20), "no CONNACK"
+        if reasons[0]:
+            client.loop_stop()
+        return client, reasons[0]
+
+    def settled(code, *arguments, **more):
+        """The reason, once the one before has gone and is not counted any more."""
+        deadline = time.monotonic() + 20
+        while (reason := connect(*arguments, **more)[1]) == 0x97 != code and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return reason
+
+    inside = [connect("mine", "root", password), connect("first", "dev", "of a device")]
+    assert [reason for _, reason in inside] == [0, 0]
+    refused = {
+        "mine": (0x97, "its user has as many connections as it may have", {}),
+        "willful": (0x87, "its user may not publish to the topic of its will", {"will": "other/t"}),
+        "unknown": (0x86, "no user has the name that it says", {"user": "nobody"}),
+        "wrong": (0x86, "the user name or the password is wrong", {"secret": "a guess"}),
+    }
+    for client_id, (code, _, other) in refused.items():
+        if client_id == "willful":
+            inside[1][0].disconnect()
+            inside[1][0].loop_stop()
+        assert settled(code, client_id, **{"user": "dev", "secret": "of a device", **other}) == code, client_id
+    refused["mine"] = (0x87, "its client id is that of another user", {})
+    assert settled(0x87, "mine", "dev", "of a device") == 0x87
+    for client_id, (code, why, _) in refused.items():
+        shown = courser("client", "show", client_id)
+        assert f"0x{code:02X}" in shown and f"the server refused the client: {why}" in shown, shown
+    inside[0][0].disconnect()
+    inside[0][0].loop_stop()
+    server.send_signal(signal.SIGTERM)
+    text = server.communicate(timeout=30)[0]
+    for client_id, (_, why, _) in refused.items():
+        assert any(f"client_id={client_id} " in line and f'reason="{why}"' in line for line in text.splitlines()), (client_id, text)
 
 
 def as_mosquitto_writes_it(password, rounds=101):

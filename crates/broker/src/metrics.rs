@@ -118,7 +118,7 @@ pub const fn close_index(cause: CloseCause) -> usize {
         CloseCause::KeepAlive => 3,
         CloseCause::ConnectTimeout => 4,
         CloseCause::TakenOver => 5,
-        CloseCause::Refused(_) => 6,
+        CloseCause::Refused(..) => 6,
         CloseCause::Administrative => 7,
         CloseCause::ServerStops => 8,
         CloseCause::LoginTimeout => 9,
@@ -153,7 +153,7 @@ impl Reasons {
     pub fn count(&mut self, cause: CloseCause) {
         let code = match cause {
             CloseCause::Fault(_)
-            | CloseCause::Refused(_)
+            | CloseCause::Refused(..)
             | CloseCause::Revoked(_)
             | CloseCause::ShareRevoked
             | CloseCause::PublishRefused(_)

@@ -29,6 +29,53 @@ pub enum Routed {
     Refused(crate::Refusal),
 }
 
+/// Why a connection was refused. A reason on the wire has several of them, which the client is not always told apart; operators are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WhyRefused {
+    /// What its reason says.
+    ByReason,
+    /// User name or password.
+    WrongPassword,
+    /// No user has the name that it says.
+    UnknownUser,
+    /// Its token.
+    WrongToken,
+    /// Its part of an exchange, as of SCRAM.
+    WrongProof,
+    /// It came with nothing to prove who it is.
+    NothingShown,
+    /// It says another name than its certificate or its token.
+    OtherName,
+    /// The user is not there, or is disabled.
+    NotAUser,
+    /// It has logged in again, as somebody else.
+    OtherUser,
+    /// Its user may not publish the will.
+    Will,
+    /// Its client id is that of another user.
+    OtherOwner,
+    /// Logins of its address have failed.
+    AddressFailed,
+    /// Logins of so many addresses have failed that no more of them can be remembered.
+    Crowded,
+    /// Too many logins wait.
+    Full,
+    /// Users and roles are not known yet.
+    UsersUnknown,
+    /// Nobody serves its session at the moment.
+    NotServed,
+    /// Its session did not answer in time.
+    NoAnswer,
+    /// Its user has as many connections as it may have.
+    UserConnections,
+    /// There are as many sessions as there may be.
+    Sessions,
+    /// Memory is short.
+    Memory,
+    /// The listener has no such authentication method.
+    NoSuchMethod,
+}
+
 /// Why a connection ends, for the count by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseCause {
@@ -48,8 +95,8 @@ pub enum CloseCause {
     LoginWaited,
     /// Another connection has the client id.
     TakenOver,
-    /// The connection was refused: the number of its reason on the wire.
-    Refused(u8),
+    /// The connection was refused: the number of its reason on the wire, and why.
+    Refused(u8, WhyRefused),
     /// What it had proved does not hold any more, or allows less: the number of the reason on the wire.
     Revoked(u8),
     /// A shared subscription of its session is not allowed any more.
@@ -77,7 +124,7 @@ impl CloseCause {
         match self {
             Self::Disconnect | Self::Lost | Self::ConnectTimeout => None,
             Self::Fault(code)
-            | Self::Refused(code)
+            | Self::Refused(code, _)
             | Self::Revoked(code)
             | Self::PublishRefused(code) => Some(code),
             Self::Panicked => Some(0x80),

@@ -27,7 +27,7 @@ mod session;
 pub use client_hash::ClientHash;
 pub use effects::{
     Asked, CloseCause, Cuts, Destinations, Dropped, Fence, FrontEffects, IndexChange,
-    PartitionEffects, Permission, Routed, WillPermission,
+    PartitionEffects, Permission, Routed, WhyRefused, WillPermission,
 };
 pub use ids::{
     AppendNumber, Class, Cut, Epoch, FrontId, IndexToken, ListNumber, LogIndex, Now, Origin,

@@ -150,7 +150,7 @@ impl Oracle {
             | CloseCause::LoginTimeout
             | CloseCause::LoginWaited
             | CloseCause::TakenOver
-            | CloseCause::Refused(_)
+            | CloseCause::Refused(..)
             | CloseCause::Revoked(_)
             | CloseCause::ShareRevoked
             | CloseCause::PublishRefused(_)

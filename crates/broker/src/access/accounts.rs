@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use compact_str::CompactString;
 use courser_access::{Principal, UserName, UserState, scram as exchange};
-use courser_contract::{FrontId, Tick};
+use courser_contract::{FrontId, Tick, WhyRefused};
 use courser_mqtt::codec::ReasonCode;
 use courser_mqtt::front::{AuthExchange, AuthStep, Authentication, Login};
 use rand::rngs::StdRng;
@@ -147,9 +147,9 @@ impl Accounts {
     fn note(&self, front: FrontId, step: &AuthStep) {
         match step {
             AuthStep::Accepted(_) => self.inner.borrow_mut().counted.accepted += 1,
-            AuthStep::Refused(code) => {
+            AuthStep::Refused(code, why) => {
                 self.inner.borrow_mut().counted.refused += 1;
-                self.with_refusal(front, *code, |refused| refused.tell());
+                self.with_refusal(front, (*code, *why), |refused| refused.tell());
             }
             AuthStep::Continue(_) | AuthStep::Pending => {}
         }
@@ -159,7 +159,7 @@ impl Accounts {
     fn with_refusal<T>(
         &self,
         front: FrontId,
-        code: ReasonCode,
+        (code, why): (ReasonCode, WhyRefused),
         tell: impl FnOnce(&RefusedLogin<'_>) -> T,
     ) -> Option<T> {
         let inner = self.inner.borrow();
@@ -171,9 +171,9 @@ impl Accounts {
         let refused = Refused {
             client_id: &arrival.client_id,
             user: known.or(certificate),
-            is_unknown: named.is_some() && known.is_none(),
             shown: arrival.shown,
             code,
+            why,
         };
         let line = self
             .logins
@@ -183,13 +183,18 @@ impl Accounts {
     }
 
     /// Says that a user who has logged in got no session for what it asked for.
-    pub(crate) fn tell_kept_out(&self, client_id: &str, user: &str, peer: &Peer) {
+    pub(crate) fn tell_kept_out(
+        &self,
+        (client_id, user): (&str, &str),
+        why: WhyRefused,
+        peer: &Peer,
+    ) {
         let refused = Refused {
             client_id,
             user: Some(user),
-            is_unknown: false,
             shown: Shown::Proof,
             code: ReasonCode::NotAuthorized,
+            why,
         };
         let line = self.logins.refusals.line(&refused, peer, Instant::now());
         if let Some(line) = line {
@@ -322,7 +327,18 @@ impl Accounts {
         let now = self.now.get();
         if !self.logins.is_right(origin, (&claim, matched), now) {
             self.note_guess(front);
-            return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
+            let is_known = self
+                .logins
+                .access
+                .table()
+                .user(claim.user.as_str())
+                .is_some();
+            let why = if is_known {
+                WhyRefused::WrongPassword
+            } else {
+                WhyRefused::UnknownUser
+            };
+            return AuthStep::Refused(ReasonCode::BadUserNameOrPassword, why);
         }
         self.inner.borrow_mut().remembered.note(&claim, now);
         self.grant(front, claim.user.into(), Vec::new())
@@ -332,20 +348,20 @@ impl Accounts {
     fn grant(&self, front: FrontId, who: Principal, data: Vec<u8>) -> AuthStep {
         let mut inner = self.inner.borrow_mut();
         let Some(arrival) = inner.arrivals.get_mut(&front) else {
-            return AuthStep::Refused(ReasonCode::NotAuthorized);
+            return AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::ByReason);
         };
         if !names(arrival.peer.identity.as_deref(), who.user.as_str()) {
-            return AuthStep::Refused(ReasonCode::NotAuthorized);
+            return AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::OtherName);
         }
         let before = arrival.principal.as_ref();
         if before.is_some_and(|before| before.user != who.user) {
-            return AuthStep::Refused(ReasonCode::NotAuthorized);
+            return AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::OtherUser);
         }
         let max = who.limits(&self.logins.access.table()).connections;
         if let (Some(max), None) = (max, &arrival.present) {
             let presence = &self.logins.presence;
             let Some(present) = presence.come(&who.user, &arrival.client_id, max) else {
-                return AuthStep::Refused(ReasonCode::QuotaExceeded);
+                return AuthStep::Refused(ReasonCode::QuotaExceeded, WhyRefused::UserConnections);
             };
             arrival.present = Some(present);
         }
@@ -362,16 +378,23 @@ impl Accounts {
             .is_some_and(|user| user.state == UserState::Enabled);
         match UserName::new(name) {
             Ok(user) if same && enabled => self.grant(login.front, user.into(), Vec::new()),
-            Ok(_) | Err(_) => AuthStep::Refused(ReasonCode::NotAuthorized),
+            Ok(_) | Err(_) => {
+                let why = if same {
+                    WhyRefused::NotAUser
+                } else {
+                    WhyRefused::OtherName
+                };
+                AuthStep::Refused(ReasonCode::NotAuthorized, why)
+            }
         }
     }
 
     fn by_password(&self, login: &Login<'_>, origin: Origin) -> AuthStep {
         let (Some(name), Some(password)) = (login.user_name, login.password) else {
-            return AuthStep::Refused(ReasonCode::NotAuthorized);
+            return AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::NothingShown);
         };
         let Ok(user) = UserName::new(name) else {
-            return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
+            return AuthStep::Refused(ReasonCode::BadUserNameOrPassword, WhyRefused::UnknownUser);
         };
         let password = Zeroizing::new(password.0.to_vec());
         self.ask(login.front, origin, Came::Password { user, password })
@@ -408,21 +431,30 @@ impl Accounts {
             })
         };
         let Some((origin, certificate, asked)) = known else {
-            return (AuthStep::Refused(ReasonCode::NotAuthorized), None);
+            return (
+                AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::ByReason),
+                None,
+            );
         };
         if !self.logins.access.serves() {
-            return (AuthStep::Refused(ReasonCode::ServerUnavailable), None);
+            return (
+                AuthStep::Refused(ReasonCode::ServerUnavailable, WhyRefused::UsersUnknown),
+                None,
+            );
         }
         if asked == Asked::Tokens {
             return (self.by_token(login, origin), None);
         }
         let step = match (login.method, certificate) {
             (Some(exchange::METHOD), _) => return self.by_scram(login, origin),
-            (Some(_), _) => AuthStep::Refused(ReasonCode::BadAuthenticationMethod),
+            (Some(_), _) => AuthStep::Refused(
+                ReasonCode::BadAuthenticationMethod,
+                WhyRefused::NoSuchMethod,
+            ),
             (None, Some(name)) if login.password.is_none() => self.by_certificate(login, &name),
             // Whose password it is does not matter, and is not looked at.
             (None, Some(name)) if login.user_name != Some(&*name) => {
-                AuthStep::Refused(ReasonCode::NotAuthorized)
+                AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::OtherName)
             }
             (None, _) => self.by_password(login, origin),
         };

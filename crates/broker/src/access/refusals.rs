@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use courser_contract::WhyRefused;
 use courser_mqtt::codec::ReasonCode;
 
+use crate::control::why_words;
 use crate::lines::Lines;
-use crate::peer::{Authentication, Peer};
+use crate::peer::Peer;
 
 /// What a client came with that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +27,19 @@ pub(super) struct Refused<'a> {
     pub(super) client_id: &'a str,
     /// That there is, or that a certificate names. What else stands in the place of a name may be a token or a password (I14).
     pub(super) user: Option<&'a str>,
-    /// Whether the client says a name that no user has.
-    pub(super) is_unknown: bool,
     pub(super) shown: Shown,
     pub(super) code: ReasonCode,
+    pub(super) why: WhyRefused,
+}
+
+impl Refused<'_> {
+    /// Why, for people.
+    const fn words(&self) -> &'static str {
+        match self.why {
+            WhyRefused::ByReason => self.code.name(),
+            why => why_words(why),
+        }
+    }
 }
 
 /// What is written of it.
@@ -96,42 +107,9 @@ impl Refusals {
             user: refused.user,
             address: peer.address,
             listener: &peer.entrance.name,
-            reason: words(refused, peer.entrance.authentication),
+            reason: refused.words(),
             left_out,
         })
-    }
-}
-
-/// Why, for people.
-const fn words(refused: &Refused<'_>, asked: Authentication) -> &'static str {
-    match (refused.code, asked) {
-        (ReasonCode::BadUserNameOrPassword, Authentication::Tokens) => {
-            "the token does not prove who the client is"
-        }
-        (ReasonCode::BadUserNameOrPassword, _) if refused.is_unknown => {
-            "no user has the name that it says"
-        }
-        (ReasonCode::BadUserNameOrPassword, Authentication::Accounts | Authentication::None) => {
-            "the user name or the password is wrong"
-        }
-        (ReasonCode::NotAuthorized, _) if matches!(refused.shown, Shown::Proof) => {
-            "the user may not leave this will, or the client id is that of another user"
-        }
-        (ReasonCode::NotAuthorized, _) => {
-            "what the client came with does not prove that it is a user who may come in"
-        }
-        (ReasonCode::ConnectionRateExceeded, _) => {
-            "too many logins from this address have failed: it waits"
-        }
-        (ReasonCode::ServerBusy, _) => {
-            "too many logins, of its address or of all, wait or have failed: it may come again"
-        }
-        (ReasonCode::ServerUnavailable, _) => "users and roles are not known yet",
-        (ReasonCode::QuotaExceeded, _) => "the user has as many connections as it may have",
-        (ReasonCode::BadAuthenticationMethod, _) => {
-            "the listener has no such authentication method"
-        }
-        (other, _) => other.name(),
     }
 }
 
@@ -141,7 +119,7 @@ mod tests {
 
     use super::*;
     use crate::lines::LINES_PER_SECOND;
-    use crate::peer::Entrance;
+    use crate::peer::{Authentication, Entrance};
     use courser_settings::Settings;
 
     const GUESS: ReasonCode = ReasonCode::BadUserNameOrPassword;
@@ -157,12 +135,12 @@ mod tests {
             let refused = Refused {
                 client_id: "c",
                 user: None,
-                is_unknown: false,
                 shown: match code {
                     GUESS => Shown::Guess,
                     _ => Shown::NoGuess,
                 },
                 code,
+                why: WhyRefused::ByReason,
             };
             refusals
                 .line(&refused, &peer, now)

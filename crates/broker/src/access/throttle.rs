@@ -11,8 +11,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use courser_contract::Tick;
+use courser_contract::{Tick, WhyRefused};
 use courser_mqtt::codec::ReasonCode;
+use courser_mqtt::front::AuthStep;
 
 use super::drain::{Drain, ms_between};
 use super::lanes::{Amount, Bounds, Lanes, Ticket, Turn};
@@ -170,6 +171,16 @@ impl Why {
             Self::Failed => ReasonCode::ConnectionRateExceeded,
             Self::Full | Self::Crowded => ReasonCode::ServerBusy,
         }
+    }
+
+    /// How a login ends by it.
+    pub(crate) const fn step(self) -> AuthStep {
+        let why = match self {
+            Self::Failed => WhyRefused::AddressFailed,
+            Self::Full => WhyRefused::Full,
+            Self::Crowded => WhyRefused::Crowded,
+        };
+        AuthStep::Refused(self.code(), why)
     }
 }
 

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use courser_contract::{CloseCause, WallMs};
+use courser_contract::{CloseCause, WallMs, WhyRefused};
 
 use past::Pasts;
 use refused::Refused;
@@ -38,6 +38,52 @@ pub enum Happened {
     Closed(CloseCause),
 }
 
+/// The same words for the log, which says what they are of, and for who asks what happened.
+macro_rules! words_of_refusals {
+    ($($Why:ident: $words:literal,)+) => {
+        /// Why a client was refused, for people.
+        pub(crate) const fn why_words(why: WhyRefused) -> &'static str {
+            match why {
+                WhyRefused::ByReason => "see the reason code",
+                $(WhyRefused::$Why => $words,)+
+            }
+        }
+
+        const fn refused_words(why: WhyRefused) -> &'static str {
+            match why {
+                WhyRefused::ByReason => "the server refused the client",
+                $(WhyRefused::$Why => concat!("the server refused the client: ", $words),)+
+            }
+        }
+
+        #[cfg(test)]
+        const REFUSALS: &[WhyRefused] = &[WhyRefused::ByReason, $(WhyRefused::$Why,)+];
+    };
+}
+
+words_of_refusals! {
+    WrongPassword: "the user name or the password is wrong",
+    UnknownUser: "no user has the name that it says",
+    WrongToken: "the token does not prove who the client is",
+    WrongProof: "what it answered does not prove that it is the user that it says",
+    NothingShown: "it came with nothing that proves who it is",
+    OtherName: "it says another name than its certificate or its token",
+    NotAUser: "its user is not there, or is disabled",
+    OtherUser: "it logged in again as another user",
+    Will: "its user may not publish to the topic of its will",
+    OtherOwner: "its client id is that of another user",
+    AddressFailed: "too many logins from its address have failed: it waits",
+    Crowded: "logins of so many addresses have failed that no more can be remembered: it may come again",
+    Full: "too many logins, of its address or of all, wait: it may come again",
+    UsersUnknown: "users and roles are not known yet",
+    NotServed: "its session is not served at the moment",
+    NoAnswer: "its session did not answer in time",
+    UserConnections: "its user has as many connections as it may have",
+    Sessions: "there are as many sessions as there may be",
+    Memory: "memory is short",
+    NoSuchMethod: "the listener has no such authentication method",
+}
+
 /// Why a connection ended, for people.
 #[must_use]
 pub const fn cause_words(cause: CloseCause) -> &'static str {
@@ -52,27 +98,16 @@ pub const fn cause_words(cause: CloseCause) -> &'static str {
             "the login waited for too long: too many came at once, of its address or of all"
         }
         CloseCause::TakenOver => "another connection came with the same client id",
-        CloseCause::Refused(0x86) => {
-            "the server refused the client: user name, password or token were wrong"
+        CloseCause::Refused(0x9C, WhyRefused::ByReason) => {
+            "the client was sent to another server, for now"
         }
-        CloseCause::Refused(0x87) => {
-            "the server refused the client: it may not be here, not leave this will, or not have this client id"
+        CloseCause::Refused(0x9D, WhyRefused::ByReason) => {
+            "the client was sent to another server, for good"
         }
-        CloseCause::Refused(0x89) => {
-            "the server refused the client: too many logins, of its address or of all, waited or had failed"
+        CloseCause::Refused(0x97, WhyRefused::ByReason) => {
+            "the server refused the client: its will is larger than what may be retained"
         }
-        CloseCause::Refused(0x9C) => "the client was sent to another server, for now",
-        CloseCause::Refused(0x9D) => "the client was sent to another server, for good",
-        CloseCause::Refused(0x9F) => {
-            "the server refused the client: too many logins from its address have failed"
-        }
-        CloseCause::Refused(0x88) => {
-            "the server refused the client: it could not serve its session"
-        }
-        CloseCause::Refused(0x97) => {
-            "the server refused the client: its user has as many connections or sessions as it may, or there is no room for its session or will"
-        }
-        CloseCause::Refused(_) => "the server refused the client",
+        CloseCause::Refused(_, why) => refused_words(why),
         CloseCause::Revoked(0xA0) => "the token of the client has ended",
         CloseCause::Revoked(_) => "the right of the client to be here was revoked",
         CloseCause::ShareRevoked => {

@@ -177,7 +177,7 @@ impl Connection {
             | CloseCause::LoginTimeout
             | CloseCause::LoginWaited
             | CloseCause::TakenOver
-            | CloseCause::Refused(_)
+            | CloseCause::Refused(..)
             | CloseCause::Revoked(_)
             | CloseCause::ShareRevoked
             | CloseCause::PublishRefused(_)

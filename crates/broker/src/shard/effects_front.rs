@@ -142,7 +142,7 @@ impl FrontEffects for FrontFx<'_> {
                 if attach.stage == AttachStage::Claim && self.shard.hub.memory >= Level::Full =>
             {
                 self.shard.fronts.note_queued(self.id);
-                let refused = ToFront::ConnectRefused(ConnectRefusal::QuotaExceeded);
+                let refused = ToFront::ConnectRefused(ConnectRefusal::NoMemory);
                 return self.shard.hub.send_front(self.id, refused);
             }
             ToHome::Attach(attach) if !self.shard.hub.serving => {

@@ -27,8 +27,8 @@ const SUBSCRIPTIONS_AT_ONCE: usize = 256;
 const REFERENCES_AT_ONCE: usize = 1_024;
 /// Events of one answer.
 const EVENTS_AT_ONCE: usize = 256;
-/// How a connection ends that may not be here, or not have what it asks for.
-const NOT_AUTHORIZED: CloseCause = CloseCause::Refused(ReasonCode::NotAuthorized.byte());
+/// The reason by which a connection ends that may not be here, or not have what it asks for.
+const NOT_AUTHORIZED: u8 = ReasonCode::NotAuthorized.byte();
 
 /// Nobody may wait any more: the answer is for nothing then.
 fn give<T>(answer: Sender<T>, value: T) {
@@ -329,12 +329,12 @@ impl Shard {
         };
         let since = connection.was_attached.then_some(connection.since);
         // The other ones were told when they were refused their login.
-        if let (Happened::Closed(NOT_AUTHORIZED), None, Some(who)) =
+        if let (Happened::Closed(CloseCause::Refused(NOT_AUTHORIZED, why)), None, Some(who)) =
             (what, since, connection.gate.principal())
         {
             let client_id = connection.front.client_id();
             let accounts = &self.hub.access.accounts;
-            accounts.tell_kept_out(client_id, who.user.as_str(), &connection.peer);
+            accounts.tell_kept_out((client_id, who.user.as_str()), why, &connection.peer);
         }
         self.hub.watch.history.note(event, since);
     }

@@ -135,10 +135,12 @@ pub struct Attached {
 pub enum ConnectRefusal {
     /// The partition is not ready.
     Unavailable,
-    /// Not allowed; also when the client id is another user's.
+    /// The client id is another user's.
     NotAuthorized,
     /// As many sessions as may be.
     QuotaExceeded,
+    /// Memory is short.
+    NoMemory,
     /// A newer connection with the same client id is already waiting.
     TakenOver,
 }

@@ -2,7 +2,7 @@
 
 use courser_contract::{
     AttachStage, Attached, CloseCause, ConnectRefusal, DetachCause, Epoch, FrontEffects, Now,
-    ToFront, ToHome,
+    ToFront, ToHome, WhyRefused,
 };
 
 use super::auth::ReAuthentication;
@@ -68,12 +68,19 @@ impl Front {
         let claimed = matches!(connecting.step, Step::Opening(_));
         let doomed = connecting.doomed;
         self.session.client_id = connecting.attach.client_id.clone();
-        let (reason, cause) = match refusal {
-            ConnectRefusal::Unavailable => (ReasonCode::ServerUnavailable, None),
-            ConnectRefusal::NotAuthorized => (ReasonCode::NotAuthorized, None),
-            ConnectRefusal::QuotaExceeded => (ReasonCode::QuotaExceeded, None),
+        let (reason, why) = match refusal {
+            ConnectRefusal::Unavailable => {
+                (ReasonCode::ServerUnavailable, Some(WhyRefused::NotServed))
+            }
+            ConnectRefusal::NotAuthorized => {
+                (ReasonCode::NotAuthorized, Some(WhyRefused::OtherOwner))
+            }
+            ConnectRefusal::QuotaExceeded => {
+                (ReasonCode::QuotaExceeded, Some(WhyRefused::Sessions))
+            }
+            ConnectRefusal::NoMemory => (ReasonCode::QuotaExceeded, Some(WhyRefused::Memory)),
             // CONNACK has no Session taken over.
-            ConnectRefusal::TakenOver => (ReasonCode::ServerBusy, Some(CloseCause::TakenOver)),
+            ConnectRefusal::TakenOver => (ReasonCode::ServerBusy, None),
         };
         if doomed.is_none() {
             self.send_connack_refused((reason, ""));
@@ -81,7 +88,10 @@ impl Front {
         if claimed {
             self.unclaim(fx);
         }
-        let cause = cause.unwrap_or(CloseCause::Refused(reason.byte()));
+        let cause = match why {
+            Some(why) => CloseCause::Refused(reason.byte(), why),
+            None => CloseCause::TakenOver,
+        };
         self.close_unattached(doomed.map_or(cause, |end| end.cause), fx);
     }
 
@@ -134,7 +144,7 @@ impl Front {
             && connecting.doomed.is_none()
         {
             self.send_connack_elsewhere(redirect);
-            let cause = CloseCause::Refused(redirect.reason().byte());
+            let cause = CloseCause::Refused(redirect.reason().byte(), WhyRefused::ByReason);
             self.doom(End::new(DetachCause::Disconnect, cause), fx);
         }
     }
@@ -172,7 +182,8 @@ impl Front {
             }
             Step::Claiming | Step::Opening(_) => {
                 let reason = ReasonCode::ServerUnavailable;
-                self.refuse((reason, ""), CloseCause::Refused(reason.byte()), fx);
+                let cause = CloseCause::Refused(reason.byte(), WhyRefused::NoAnswer);
+                self.refuse((reason, ""), cause, fx);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use courser_contract::{CloseCause, DetachCause, FrontEffects, FrontId, Now, Tick};
+use courser_contract::{CloseCause, DetachCause, FrontEffects, FrontId, Now, Tick, WhyRefused};
 
 use super::close::{End, Fault};
 use super::{Flow, Front};
@@ -61,7 +61,7 @@ pub enum AuthStep {
     Continue(Vec<u8>),
     /// It is not: one of Bad User Name or Password, Not authorized, Bad authentication method, Banned, Server unavailable,
     /// Server busy, Unspecified error.
-    Refused(ReasonCode),
+    Refused(ReasonCode, WhyRefused),
     /// The answer comes later by [`Front::handle_authenticated`](super::Front::handle_authenticated).
     Pending,
 }
@@ -88,7 +88,10 @@ impl Authentication for Anonymous {
         let step = match login.method {
             None => AuthStep::Accepted(Vec::new()),
             // v5 [MQTT-4.12.0-1]
-            Some(_) => AuthStep::Refused(ReasonCode::BadAuthenticationMethod),
+            Some(_) => AuthStep::Refused(
+                ReasonCode::BadAuthenticationMethod,
+                WhyRefused::NoSuchMethod,
+            ),
         };
         (step, None)
     }
@@ -198,9 +201,9 @@ impl Front {
                 state.turn = Turn::Client;
                 self.send_auth_step(ReasonCode::ContinueAuthentication, Some(&method), &data)
             }
-            AuthStep::Refused(reason) => {
+            AuthStep::Refused(reason, why) => {
                 // v5 [MQTT-4.12.1-2]
-                let end = End::new(DetachCause::Lost, CloseCause::Refused(reason.byte()));
+                let end = End::new(DetachCause::Lost, CloseCause::Refused(reason.byte(), why));
                 self.disconnect((reason, ""), end, fx);
                 Ok(())
             }

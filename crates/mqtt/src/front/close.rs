@@ -4,7 +4,7 @@
 //! was a CONNACK, never else: v5 [MQTT-3.14.0-1]. Nothing follows it: v5 [MQTT-3.14.4-1], v5 [MQTT-3.14.4-2].
 
 use courser_contract::{
-    CloseCause, CloseReason, DetachCause, FrontEffects, Now, SessionLimits, ToHome,
+    CloseCause, CloseReason, DetachCause, FrontEffects, Now, SessionLimits, ToHome, WhyRefused,
 };
 
 use super::reasons::of_disconnect;
@@ -314,7 +314,7 @@ impl Front {
     pub fn handle_redirect(&mut self, now: Now, redirect: &Redirect, fx: &mut impl FrontEffects) {
         let _ = now;
         let reason = redirect.reason();
-        let cause = CloseCause::Refused(reason.byte());
+        let cause = CloseCause::Refused(reason.byte(), WhyRefused::ByReason);
         match self.phase {
             Phase::AwaitConnect => self.close_unattached(cause, fx),
             Phase::Connecting(_) => self.refuse_with_redirect(redirect, fx),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use compact_str::CompactString;
 use courser_contract::{
     Asked, Attach, AttachStage, ClientHash, CloseCause, Epoch, FrontEffects, Now, Permission, QoS,
-    SessionLimits, Tick, ToHome, Will, is_own_topic,
+    SessionLimits, Tick, ToHome, WhyRefused, Will, is_own_topic,
 };
 
 use super::auth::{AuthExchange, AuthStep, Login, Password};
@@ -233,7 +233,8 @@ impl Front {
             AuthStep::Accepted(_) if !may_leave_will(&connecting.attach, fx) => {
                 let reason = ReasonCode::NotAuthorized;
                 let text = "the client may not publish to the topic of its will";
-                self.refuse((reason, text), CloseCause::Refused(reason.byte()), fx);
+                let cause = CloseCause::Refused(reason.byte(), WhyRefused::Will);
+                self.refuse((reason, text), cause, fx);
             }
             AuthStep::Accepted(data) => {
                 connecting.auth_data = data;
@@ -256,8 +257,8 @@ impl Front {
                     self.fail(fault, fx);
                 }
             }
-            AuthStep::Refused(reason) => {
-                self.refuse((reason, ""), CloseCause::Refused(reason.byte()), fx);
+            AuthStep::Refused(reason, why) => {
+                self.refuse((reason, ""), CloseCause::Refused(reason.byte(), why), fx);
             }
             AuthStep::Pending => connecting.step = Step::Verdict,
         }
@@ -294,7 +295,7 @@ impl Front {
                 let data = auth.properties.authentication_data();
                 match &mut connecting.exchange {
                     Some(exchange) => exchange.answer(data.map_or(&[], |data| data.reveal())),
-                    None => AuthStep::Refused(ReasonCode::UnspecifiedError),
+                    None => AuthStep::Refused(ReasonCode::UnspecifiedError, WhyRefused::ByReason),
                 }
             }
             Packet::Disconnect(_) => {
@@ -313,7 +314,8 @@ impl Front {
 
     fn refuse_unattached(&mut self, fault: Fault, fx: &mut impl FrontEffects) {
         self.send_connack_refused((fault.reason, fault.text));
-        self.close_unattached(CloseCause::Refused(fault.reason.byte()), fx);
+        let cause = CloseCause::Refused(fault.reason.byte(), WhyRefused::ByReason);
+        self.close_unattached(cause, fx);
     }
 }
 

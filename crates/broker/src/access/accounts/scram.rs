@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use courser_access::UserState;
 use courser_access::scram::Exchange;
-use courser_contract::FrontId;
+use courser_contract::{FrontId, WhyRefused};
 use courser_mqtt::codec::ReasonCode;
 use courser_mqtt::front::{AuthExchange, AuthStep, Login};
 use rand::Rng;
@@ -18,7 +18,7 @@ impl Accounts {
         origin: Origin,
     ) -> (AuthStep, Option<Box<dyn AuthExchange>>) {
         if let Some(why) = self.logins.throttle.waits(origin, self.now.get()) {
-            return (AuthStep::Refused(why.code()), None);
+            return (why.step(), None);
         }
         let table = self.logins.access.table();
         let mut nonce = [0; 18];
@@ -47,7 +47,10 @@ impl Accounts {
             }
             Err(_) => {
                 self.guessed(login.front, origin);
-                (AuthStep::Refused(ReasonCode::NotAuthorized), None)
+                (
+                    AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::WrongProof),
+                    None,
+                )
             }
         }
     }
@@ -77,7 +80,7 @@ impl ScramExchange {
         let logins = &self.accounts.logins;
         // Whoever has begun many exchanges at once has no more guesses for it.
         if let Some(why) = logins.throttle.waits(self.origin, self.accounts.now.get()) {
-            return AuthStep::Refused(why.code());
+            return why.step();
         }
         let table = logins.access.table();
         match self.exchange.finish(data) {
@@ -89,12 +92,12 @@ impl ScramExchange {
                     self.accounts
                         .grant(self.front, user.into(), signature.into_bytes())
                 } else {
-                    AuthStep::Refused(ReasonCode::NotAuthorized)
+                    AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::NotAUser)
                 }
             }
             Err(_) => {
                 self.accounts.guessed(self.front, self.origin);
-                AuthStep::Refused(ReasonCode::NotAuthorized)
+                AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::WrongProof)
             }
         }
     }

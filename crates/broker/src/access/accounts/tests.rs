@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use courser_access::{
     Command, HashMemory, PasswordHash, SALT_BYTES, Table, User, UserName, UserState, dummy_hash,
 };
-use courser_contract::ShardId;
+use courser_contract::{ShardId, WhyRefused};
 use courser_mqtt::front::Password;
 use courser_settings::Settings;
 use rand::SeedableRng;
@@ -129,7 +129,7 @@ impl Door {
                 refused: None,
                 hashed,
             },
-            AuthStep::Refused(code) => Seen {
+            AuthStep::Refused(code, _) => Seen {
                 refused: Some(code),
                 hashed,
             },
@@ -181,14 +181,16 @@ fn s2_a_login_that_is_refused_is_named_in_the_log() {
         let _ = door
             .accounts
             .begin(&login(front, Some(user), Some(password)));
-        let seen = door.accounts.with_refusal(front, code, |refused| {
-            assert_eq!(refused.client_id, "c1");
-            // What is no user may be a token in the place of a name.
-            assert_eq!(refused.user, (user == "anna").then_some(user));
-            assert_eq!(refused.address, ADDRESS.parse().ok());
-            assert_eq!(refused.listener, "mqtt");
-            format!("{refused:?}")
-        });
+        let seen = door
+            .accounts
+            .with_refusal(front, (code, WhyRefused::ByReason), |refused| {
+                assert_eq!(refused.client_id, "c1");
+                // What is no user may be a token in the place of a name.
+                assert_eq!(refused.user, (user == "anna").then_some(user));
+                assert_eq!(refused.address, ADDRESS.parse().ok());
+                assert_eq!(refused.listener, "mqtt");
+                format!("{refused:?}")
+            });
         let line = seen.expect("it is the first of this second");
         assert!(
             !line.contains(password) && !line.contains("nobody"),
@@ -213,6 +215,7 @@ fn s2_clients_that_show_nothing_hide_no_guess_in_the_log() {
     assert_eq!(door.accounts.take_steps().len(), 1);
     let code = ReasonCode::BadUserNameOrPassword;
     let left_out = |refused: &RefusedLogin<'_>| refused.left_out;
+    let code = (code, WhyRefused::ByReason);
     assert_eq!(door.accounts.with_refusal(front, code, left_out), Some(0));
 }
 
@@ -373,7 +376,7 @@ fn s3_a_password_that_cannot_be_compared_in_time_is_told_that_the_server_is_busy
         assert_eq!(door.accounts.begin(&login).0, AuthStep::Pending);
     }
     let (done, hashed) = come_to_pass(&door);
-    let busy = AuthStep::Refused(ReasonCode::ServerBusy);
+    let busy = AuthStep::Refused(ReasonCode::ServerBusy, WhyRefused::Full);
     assert_eq!(done, HashMap::from([(late, busy), (stays, ACCEPTED)]));
     assert_eq!(hashed, 1);
 }
@@ -442,11 +445,8 @@ fn s2_many_guesses_at_once_are_no_more_guesses_than_one_after_the_other() {
     let (done, hashed) = come_to_pass(&door);
     assert_eq!(hashed, 12, "what was under way when the fifth failed");
     let heard = |code| {
-        let refused = AuthStep::Refused(code);
-        fronts
-            .iter()
-            .filter(|front| done[*front] == refused)
-            .count()
+        let is_that = |step: &AuthStep| matches!(step, AuthStep::Refused(told, _) if *told == code);
+        fronts.iter().filter(|front| is_that(&done[*front])).count()
     };
     assert_eq!(heard(ReasonCode::BadUserNameOrPassword), 12);
     assert_eq!(
@@ -588,8 +588,8 @@ fn s2_exchanges_of_scram_that_were_begun_together_are_no_more_guesses() {
         .iter_mut()
         .map(|it| it.answer(b"c=biws,r=abc,p=AAAA"));
     let looked_at = answers.filter(|step| match step {
-        AuthStep::Refused(ReasonCode::NotAuthorized) => true,
-        AuthStep::Refused(ReasonCode::ConnectionRateExceeded) => false,
+        AuthStep::Refused(ReasonCode::NotAuthorized, _) => true,
+        AuthStep::Refused(ReasonCode::ConnectionRateExceeded, _) => false,
         step => panic!("{step:?} of a wrong proof"),
     });
     assert_eq!(looked_at.count(), 5, "as many as one after another");

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use courser_access::{Principal, UserName, UserState};
-use courser_contract::{FrontId, Tick};
+use courser_contract::{FrontId, Tick, WhyRefused};
 use courser_mqtt::codec::ReasonCode;
 use courser_mqtt::front::{AuthStep, Login};
 use courser_token::{Grant, TOKEN_BYTES_MAX, TokenError};
@@ -20,23 +20,30 @@ impl Accounts {
     pub(super) fn by_token(&self, login: &Login<'_>, origin: Origin) -> AuthStep {
         let token = match (login.method, login.password) {
             (Some(METHOD), _) => login.data,
-            (Some(_), _) => return AuthStep::Refused(ReasonCode::BadAuthenticationMethod),
+            (Some(_), _) => {
+                return AuthStep::Refused(
+                    ReasonCode::BadAuthenticationMethod,
+                    WhyRefused::NoSuchMethod,
+                );
+            }
             (None, Some(password)) => password.0,
-            (None, None) => return AuthStep::Refused(ReasonCode::NotAuthorized),
+            (None, None) => {
+                return AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::NothingShown);
+            }
         };
         if self.logins.tokens.is_none() {
-            return AuthStep::Refused(ReasonCode::ServerUnavailable);
+            return AuthStep::Refused(ReasonCode::ServerUnavailable, WhyRefused::ByReason);
         }
         let (throttle, now) = (&self.logins.throttle, self.now.get());
         if let Some(why) = throttle.waits(origin, now) {
-            return AuthStep::Refused(why.code());
+            return why.step();
         }
         // 3.1.1 has no password without a user name, v3 [MQTT-3.1.2-22]: an empty one says nothing.
         let name = login.user_name.filter(|name| !name.is_empty());
         let name = name.map(UserName::new).transpose();
         let (Ok(name), true) = (name, token.len() <= TOKEN_BYTES_MAX) else {
             self.guessed(login.front, origin);
-            return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
+            return AuthStep::Refused(ReasonCode::BadUserNameOrPassword, WhyRefused::WrongToken);
         };
         let token = Zeroizing::new(token.to_vec());
         self.ask(login.front, origin, Came::Token { token, name })
@@ -64,7 +71,12 @@ impl Accounts {
             .user(grant.user.as_str())
             .is_some_and(|user| user.state == UserState::Disabled);
         if !same || disabled {
-            return AuthStep::Refused(ReasonCode::NotAuthorized);
+            let why = if same {
+                WhyRefused::NotAUser
+            } else {
+                WhyRefused::OtherName
+            };
+            return AuthStep::Refused(ReasonCode::NotAuthorized, why);
         }
         let who = Principal {
             user: grant.user,
@@ -83,12 +95,13 @@ impl Accounts {
         let client_id = arrival.map(|it| it.client_id.as_str());
         tracing::debug!(event = "token_refused", client_id, %why, "a client came with a token that proves nothing");
         let again = arrival.is_some_and(|it| it.principal.is_some());
-        AuthStep::Refused(if again {
+        let code = if again {
             // The other one is for CONNACK alone.
             ReasonCode::NotAuthorized
         } else {
             ReasonCode::BadUserNameOrPassword
-        })
+        };
+        AuthStep::Refused(code, WhyRefused::WrongToken)
     }
 
     /// Notes when a connection ends unless it shows a newer token.

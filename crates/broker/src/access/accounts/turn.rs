@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use courser_access::{UserName, dummy_hash};
-use courser_contract::{FrontId, Tick};
+use courser_contract::{FrontId, Tick, WhyRefused};
 use courser_mqtt::codec::ReasonCode;
 use courser_mqtt::front::AuthStep;
 use zeroize::Zeroizing;
@@ -74,7 +74,7 @@ impl Accounts {
         match self.logins.throttle.come(coming, now, wake) {
             Admission::Go => self.look(front, origin, came),
             Admission::Queued(ticket) => self.wait(front, Waiting { ticket, came }),
-            Admission::Refused(why) => AuthStep::Refused(why.code()),
+            Admission::Refused(why) => why.step(),
         }
     }
 
@@ -121,7 +121,7 @@ impl Accounts {
         };
         match (waiting, may) {
             (Some(waiting), Ok(())) => Some(self.look(front, origin, waiting.came)),
-            (Some(_), Err(why)) => Some(AuthStep::Refused(why.code())),
+            (Some(_), Err(why)) => Some(why.step()),
             (None, Ok(())) => {
                 let throttle = &self.logins.throttle;
                 throttle.finished(origin, kind, LookedAt::NoGuess, self.now.get());
@@ -155,7 +155,7 @@ impl Accounts {
         let mut inner = self.inner.borrow_mut();
         let arrival = inner.arrivals.get_mut(&skipped.front)?;
         arrival.asked.take()?;
-        Some(AuthStep::Refused(ReasonCode::ServerBusy))
+        Some(AuthStep::Refused(ReasonCode::ServerBusy, WhyRefused::Full))
     }
 
     /// Looks at what the throttle has admitted.
@@ -194,7 +194,7 @@ impl Accounts {
         };
         match self.logins.submit(job, kind, self.now.get()) {
             true => AuthStep::Pending,
-            false => AuthStep::Refused(ReasonCode::ServerBusy),
+            false => AuthStep::Refused(ReasonCode::ServerBusy, WhyRefused::Full),
         }
     }
 }

@@ -205,7 +205,11 @@ fn each_end_of_a_connection_is_told_from_the_others() {
         ),
         (CloseCause::LoginWaited, "the login waited", "login_waited"),
         (CloseCause::TakenOver, "another connection", "taken_over"),
-        (CloseCause::Refused(0x85), "the server refused", "refused"),
+        (
+            CloseCause::Refused(0x85, WhyRefused::ByReason),
+            "the server refused",
+            "refused",
+        ),
         (
             CloseCause::Revoked(0x87),
             "the right of the client",
@@ -268,4 +272,28 @@ fn each_end_of_a_connection_is_told_from_the_others() {
     assert_eq!(distinct(words), ends.len());
     let counters = &mut ends.iter().map(|(.., counter)| *counter);
     assert_eq!(distinct(counters), CLOSES.len(), "all of them are here");
+}
+
+/// One reason on the wire has many of them: "it may not be here, not leave this will, or not have this client id" is no answer.
+#[test]
+fn each_refusal_is_told_from_the_others() {
+    let words: HashSet<_> = REFUSALS
+        .iter()
+        .map(|why| cause_words(CloseCause::Refused(0x87, *why)))
+        .collect();
+    assert_eq!(words.len(), REFUSALS.len());
+    let in_log: HashSet<_> = REFUSALS.iter().map(|why| why_words(*why)).collect();
+    assert_eq!(in_log.len(), REFUSALS.len());
+    for why in REFUSALS {
+        let said = cause_words(CloseCause::Refused(0x97, *why));
+        assert!(said.starts_with("the server refused the client"), "{said}");
+        assert!(*why == WhyRefused::ByReason || said.ends_with(why_words(*why)));
+    }
+    for code in [0x9C, 0x9D] {
+        let said = cause_words(CloseCause::Refused(code, WhyRefused::ByReason));
+        assert!(
+            said.starts_with("the client was sent to another server"),
+            "{said}"
+        );
+    }
 }

@@ -8,7 +8,7 @@ use crate::codec::{
     ReasonCode, Secret, TopicName, Will,
 };
 use crate::front::{AuthExchange, AuthStep, Authentication, Login, Password};
-use courser_contract::{Epoch, FrontId, ShardId, ToFront};
+use courser_contract::{Epoch, FrontId, ShardId, ToFront, WhyRefused};
 
 #[derive(Debug)]
 struct Sums;
@@ -21,10 +21,19 @@ impl Authentication for Sums {
         match (login.method, login.data) {
             (Some("SUM"), b"later") => (AuthStep::Pending, Some(Box::new(Sum))),
             (Some("SUM"), _) => (AuthStep::Continue(b"2+2".into()), Some(Box::new(Sum))),
-            (Some(_), _) => (AuthStep::Refused(ReasonCode::BadAuthenticationMethod), None),
+            (Some(_), _) => (
+                AuthStep::Refused(
+                    ReasonCode::BadAuthenticationMethod,
+                    WhyRefused::NoSuchMethod,
+                ),
+                None,
+            ),
             (None, _) => match login.password.map(|password| password.0) {
                 Some(b"right") => (AuthStep::Accepted(Vec::new()), None),
-                _ => (AuthStep::Refused(ReasonCode::BadUserNameOrPassword), None),
+                _ => (
+                    AuthStep::Refused(ReasonCode::BadUserNameOrPassword, WhyRefused::WrongPassword),
+                    None,
+                ),
             },
         }
     }
@@ -35,7 +44,7 @@ impl AuthExchange for Sum {
         match data {
             b"4" => AuthStep::Accepted(b"yes".into()),
             b"again" => AuthStep::Continue(b"3+1".into()),
-            _ => AuthStep::Refused(ReasonCode::NotAuthorized),
+            _ => AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::WrongProof),
         }
     }
 }
@@ -119,7 +128,7 @@ fn unknown_methods_are_refused() {
     // v5 [MQTT-4.12.0-1], with the methods of the tests and with none
     let mut client = login("GSSAPI", b"");
     assert_eq!(client.hears(), ["CONNACK 0x8C"]);
-    assert_eq!(client.effects(), ["close Refused(140)"]);
+    assert_eq!(client.effects(), ["close Refused(140, NoSuchMethod)"]);
     let mut client = Client::new(V5, |_| {});
     client.connects(&Hello {
         properties: &[Property::AuthenticationMethod(MqttStr::new("SUM").unwrap())],
@@ -131,7 +140,7 @@ fn unknown_methods_are_refused() {
 #[test]
 fn who_is_refused_has_the_client_id_that_was_said() {
     let mut late = login("SUM", b"later");
-    let step = AuthStep::Refused(ReasonCode::NotAuthorized);
+    let step = AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::WrongProof);
     late.front
         .handle_authenticated(late.now, step, &mut late.shell);
     let mut willful = Client::new(V5, |config| {
@@ -161,7 +170,7 @@ fn a_refusal_midway_is_a_connack() {
     client.hears();
     auth(&mut client, ReasonCode::ContinueAuthentication, "SUM", b"5");
     assert_eq!(client.hears(), ["CONNACK 0x87"]);
-    assert_eq!(client.effects(), ["close Refused(135)"]);
+    assert_eq!(client.effects(), ["close Refused(135, WrongProof)"]);
 }
 
 #[test]
@@ -234,7 +243,10 @@ fn a_failed_reauthentication_disconnects() {
     auth(&mut client, ReasonCode::ReAuthenticate, "SUM", b"");
     auth(&mut client, ReasonCode::ContinueAuthentication, "SUM", b"5");
     assert_eq!(client.hears(), ["AUTH 0x18 SUM '2+2'", "DISCONNECT 0x87"]);
-    assert_eq!(client.effects().last().unwrap(), "close Refused(135)");
+    assert_eq!(
+        client.effects().last().unwrap(),
+        "close Refused(135, WrongProof)"
+    );
 }
 
 #[test]
@@ -242,7 +254,7 @@ fn a_later_verdict_ends_a_reauthentication_too() {
     let mut client = logged_in();
     auth(&mut client, ReasonCode::ReAuthenticate, "SUM", b"later");
     assert!(client.front.wants_read());
-    let step = AuthStep::Refused(ReasonCode::NotAuthorized);
+    let step = AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::WrongProof);
     client
         .front
         .handle_authenticated(client.now, step, &mut client.shell);

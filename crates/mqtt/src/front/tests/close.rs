@@ -172,13 +172,19 @@ fn a_client_can_be_sent_elsewhere() {
         client.hears(),
         ["DISCONNECT 0x9C ServerReference(\"b.example\")"]
     );
-    assert_eq!(client.effects().last().unwrap(), "close Refused(156)");
+    assert_eq!(
+        client.effects().last().unwrap(),
+        "close Refused(156, ByReason)"
+    );
     let mut client = Client::attached(V311);
     client
         .front
         .handle_redirect(client.now, &redirect, &mut client.shell);
     assert!(client.receives().is_empty());
-    assert_eq!(client.effects().last().unwrap(), "close Refused(156)");
+    assert_eq!(
+        client.effects().last().unwrap(),
+        "close Refused(156, ByReason)"
+    );
 }
 
 #[test]

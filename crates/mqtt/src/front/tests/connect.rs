@@ -276,7 +276,7 @@ fn nothing_behind_a_refused_connect_is_handled() {
     client.gives(&bytes);
     // v5 [MQTT-3.2.2-13], v5 [MQTT-3.2.2-6], v5 [MQTT-3.2.2-7], v5 [MQTT-3.1.4-2]
     assert_eq!(client.hears(), ["CONNACK 0x9A"]);
-    assert_eq!(client.effects(), ["close Refused(154)"]);
+    assert_eq!(client.effects(), ["close Refused(154, ByReason)"]);
     assert!(!client.front.wants_read());
 }
 
@@ -296,7 +296,7 @@ fn a_will_above_the_maximum_qos_is_refused() {
             ..Hello::default()
         });
         assert_eq!(client.hears(), answer);
-        assert_eq!(client.effects(), ["close Refused(155)"]);
+        assert_eq!(client.effects(), ["close Refused(155, ByReason)"]);
     }
 }
 
@@ -348,9 +348,25 @@ fn receive_maximum_of_the_client_and_ours_bound_the_window() {
 #[test]
 fn a_refused_attach_is_told() {
     let cases = [
-        (ConnectRefusal::Unavailable, 0x88, 3, "Refused(136)"),
-        (ConnectRefusal::NotAuthorized, 0x87, 5, "Refused(135)"),
-        (ConnectRefusal::QuotaExceeded, 0x97, 3, "Refused(151)"),
+        (
+            ConnectRefusal::Unavailable,
+            0x88,
+            3,
+            "Refused(136, NotServed)",
+        ),
+        (
+            ConnectRefusal::NotAuthorized,
+            0x87,
+            5,
+            "Refused(135, OtherOwner)",
+        ),
+        (
+            ConnectRefusal::QuotaExceeded,
+            0x97,
+            3,
+            "Refused(151, Sessions)",
+        ),
+        (ConnectRefusal::NoMemory, 0x97, 3, "Refused(151, Memory)"),
         (ConnectRefusal::TakenOver, 0x89, 3, "TakenOver"),
     ];
     for (refusal, code, return_code, cause) in cases {
@@ -376,7 +392,7 @@ fn a_claim_is_let_go_when_the_session_cannot_be_opened() {
     client.told(ToFront::ConnectRefused(ConnectRefusal::QuotaExceeded));
     assert_eq!(
         client.effects(),
-        ["3: unclaim c epoch=7", "close Refused(151)"]
+        ["3: unclaim c epoch=7", "close Refused(151, Sessions)"]
     );
 }
 
@@ -396,7 +412,7 @@ fn a_home_that_does_not_answer_in_time_makes_the_server_unavailable() {
         client.effects(),
         [
             "3: detach Disconnect expiry=None epoch=4",
-            "close Refused(136)"
+            "close Refused(136, NoAnswer)"
         ]
     );
     assert!(client.hears().is_empty());
@@ -505,7 +521,7 @@ fn all_clients_can_be_sent_elsewhere() {
         client.hears(),
         ["CONNACK 0x9D ServerReference(\"b.example:1883\")"]
     );
-    assert_eq!(client.effects(), ["close Refused(157)"]);
+    assert_eq!(client.effects(), ["close Refused(157, ByReason)"]);
     let mut client = Client::new(V311, redirect);
     client.connects(&Hello::default());
     assert_eq!(client.receives(), [0x20, 2, 0, 3]);
@@ -587,5 +603,5 @@ fn reasons_without_a_v3_return_code_are_not_answered() {
         ..Hello::default()
     });
     assert_eq!(lines(&client.receives(), V311), [""; 0]);
-    assert_eq!(client.effects(), ["close Refused(154)"]);
+    assert_eq!(client.effects(), ["close Refused(154, ByReason)"]);
 }

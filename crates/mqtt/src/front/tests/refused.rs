@@ -182,7 +182,7 @@ fn a_will_above_what_is_retained_is_refused_with_its_connect() {
     let mut client = Client::new(V5, |config| config.retained_payload_bytes_max = 3);
     client.connects(&will(b"four"));
     assert_eq!(client.hears(), ["CONNACK 0x97"]);
-    assert_eq!(client.effects(), ["close Refused(151)"]);
+    assert_eq!(client.effects(), ["close Refused(151, ByReason)"]);
     let mut client = Client::new(V5, |config| config.retained_payload_bytes_max = 3);
     client.connects(&will(b"two"));
     assert!(client.hears().is_empty(), "it waits for its home");

@@ -67,7 +67,7 @@ fn cve_2026_95846_a_will_needs_the_right_to_its_topic() {
         assert_eq!(client.hears(), ["CONNACK 0x87"]);
         assert_eq!(
             client.effects(),
-            ["close Refused(135)"],
+            ["close Refused(135, Will)"],
             "no session was asked for"
         );
     }
