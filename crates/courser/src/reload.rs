@@ -117,8 +117,16 @@ fn shown(change: Change) -> SettingChange {
     }
 }
 
-/// `key: before -> after (when)`.
+/// `key: before -> after (when)`; of an item of a list that came or went, `list "name" is new (when)` or `is gone`.
 pub(crate) fn line(change: &SettingChange) -> String {
+    let item = change.key.strip_suffix(']');
+    if let Some((list, name)) = item.and_then(|item| item.split_once('[')) {
+        let what = match &change.after {
+            Value::Null => "is gone",
+            _ => "is new",
+        };
+        return format!("{list} {name} {what} ({})", change.applies);
+    }
     format!(
         "{}: {} -> {} ({})",
         change.key,
@@ -200,6 +208,19 @@ mod tests {
     fn resolved(text: &str) -> Resolved {
         let sources = Sources::new().file("f", text);
         sources.resolve().expect("all is right")
+    }
+
+    #[test]
+    fn a_listener_that_has_another_name_is_new_and_the_old_one_is_gone() {
+        let now = resolved("[[listener]]\nname = \"web\"\nunix = \"/a\"");
+        let new = resolved("[[listener]]\nname = \"web2\"\nunix = \"/a\"");
+        let (answer, _) = compare(&now, &new);
+        let lines: Vec<_> = answer.needs_restart.iter().map(line).collect();
+        let expected = [
+            "listener \"web\" is gone (restart)",
+            "listener \"web2\" is new (restart)",
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]
