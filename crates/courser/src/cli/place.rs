@@ -8,6 +8,7 @@ use courser_client::{Endpoint, Layers};
 
 use super::contexts::{self, SavedBroker, variable};
 use super::layers::Wrapping;
+use super::secret::tell_if_open;
 use super::url::{self, Url};
 
 /// The host where none is named.
@@ -165,8 +166,9 @@ fn with_port(host: &str) -> Option<(&str, &str)> {
 }
 
 fn first_line(file: &Path) -> Result<Option<String>, String> {
-    let text = fs::read_to_string(file)
-        .map_err(|error| format!("cannot read the password file {}: {error}", file.display()))?;
+    let cannot = |error| format!("cannot read the password file {}: {error}", file.display());
+    let text = fs::read_to_string(file).map_err(cannot)?;
+    tell_if_open(file, &fs::metadata(file).map_err(cannot)?);
     Ok(text.lines().next().map(str::to_owned))
 }
 

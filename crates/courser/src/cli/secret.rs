@@ -2,10 +2,13 @@
 //! the machine can read them.
 
 use std::fs;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+
+use super::plain::plain;
 
 /// Bytes of the longest password file that is read.
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -21,8 +24,28 @@ pub(crate) fn from_file(file: &Path) -> Result<String, String> {
     }
     let cannot =
         |error: io::Error| format!("cannot read the password file {}: {error}", file.display());
-    let file = fs::File::open(file).map_err(cannot)?;
-    first_line(io::BufReader::new(file)).map_err(cannot)
+    let opened = fs::File::open(file).map_err(cannot)?;
+    tell_if_open(file, &opened.metadata().map_err(cannot)?);
+    first_line(io::BufReader::new(opened)).map_err(cannot)
+}
+
+/// A password that others can read is told to who sits at a terminal. It is used all the same: files that are mounted have rights that
+/// whoever runs the command has not chosen.
+pub(crate) fn tell_if_open(file: &Path, about: &fs::Metadata) {
+    if let Some(mode) = mode_if_open(about)
+        && io::stderr().is_terminal()
+    {
+        eprintln!(
+            "courser: others can read the password file {0} (mode {mode:03o}): chmod 600 {0}",
+            plain(&file.display().to_string())
+        );
+    }
+}
+
+/// Rights of a file that somebody else than its owner can read. Pipes are nobody else's.
+fn mode_if_open(about: &fs::Metadata) -> Option<u32> {
+    let mode = about.mode() & 0o777;
+    (about.is_file() && mode & 0o044 != 0).then_some(mode)
 }
 
 /// What is typed at the terminal, which does not show it.
@@ -57,6 +80,20 @@ fn hidden(prompt: &str) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_others_can_read_is_told_from_one_that_they_cannot() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        for (mode, expected) in [(0o600, None), (0o640, Some(0o640)), (0o644, Some(0o644))] {
+            let rights = fs::Permissions::from_mode(mode);
+            fs::set_permissions(file.path(), rights).expect("it is ours");
+            let about = fs::metadata(file.path()).expect("it is there");
+            assert_eq!(mode_if_open(&about), expected, "{mode:o}");
+        }
+        let pipe = fs::metadata("/dev/null").expect("it is there");
+        assert_eq!(mode_if_open(&pipe), None, "what is no file");
+    }
 
     #[test]
     fn a_password_is_the_first_line_without_its_end() {
