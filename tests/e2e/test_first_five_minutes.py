@@ -4,14 +4,17 @@
 """
 
 import os
+import re
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
 
 import pytest
 from broker import Courser
+from doors import running
 
 pytestmark = pytest.mark.courser
 
@@ -68,6 +71,7 @@ def test_the_two_commands(tmp_path, network):
         text = log.read_text()
         assert "127.0.0.1:1883" in text and "[::1]:1883" in text
         assert "data: data\n" in text and (tmp_path / "data").is_dir()
+        assert re.search(r"^courser \d+\.\d+\.\d+, ", text, re.MULTILINE) and "\nloopback only: anyone on this machine may connect\n" in text
         load = subprocess.run([*courser, "bench"], capture_output=True, timeout=60, check=False, **options)
         assert load.returncode == 0, load.stdout + load.stderr
         figures = [line.split() for line in load.stdout.splitlines()]
@@ -79,6 +83,19 @@ def test_the_two_commands(tmp_path, network):
             subscriber.wait(10)
         server.send_signal(signal.SIGTERM)
         assert server.wait(20) == 0
+
+
+def test_ready_in_a_second(tmp_path):
+    """By the server's own clock, in the middle of five starts in new folders: one alone may meet whatever else a machine does. And what
+    it says of itself: its version, and whom it lets in."""
+    took = []
+    for number in range(5):
+        with running(Courser, tmp_path / str(number)) as broker:
+            said = broker.output()
+        assert re.search(r"^courser \d+\.\d+\.\d+, \d+ shards$", said, re.MULTILINE), said
+        assert "\nloopback only: anyone on this machine may connect\n" in said
+        took.append(int(re.search(r"^recovered: .*; all in (\d+) ms$", said, re.MULTILINE)[1]))
+    assert statistics.median(took) < 1000, took
 
 
 def test_in_memory(tmp_path):
