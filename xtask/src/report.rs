@@ -3,6 +3,7 @@
 
 use crate::counts::{Counts, Tests};
 use crate::process::worked_seconds;
+use crate::skips;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -46,6 +47,8 @@ pub(crate) struct Report {
     failed: Vec<String>,
     /// Tests that did not run, with the reason, behind their step.
     skipped: Vec<String>,
+    /// Those of them that should have run.
+    unexcused: Vec<String>,
     total: Counts,
     checks_failed: bool,
 }
@@ -123,10 +126,25 @@ impl Report {
         result.is_err()
     }
 
+    /// What did not run and has no excuse fails the run.
+    pub(crate) fn judge_skipped(&mut self) {
+        let skipped = self.skipped.iter();
+        let unexcused = skipped.filter(|named| !skips::is_excused(named));
+        self.unexcused = unexcused.cloned().collect();
+        self.checks_failed |= !self.unexcused.is_empty();
+    }
+
     /// What failed and what did not run, the table and the counts.
     fn text(&self) -> String {
         let mut text = String::new();
-        for (title, tests) in [("skipped", &self.skipped), ("failed", &self.failed)] {
+        for (title, tests) in [
+            ("skipped", &self.skipped),
+            (
+                "skipped without an excuse (xtask/src/skips.rs), which fails the run",
+                &self.unexcused,
+            ),
+            ("failed", &self.failed),
+        ] {
             if !tests.is_empty() {
                 text += &format!("\n{title}:\n  {}\n", tests.join("\n  "));
             }
@@ -206,6 +224,22 @@ mod tests {
         assert!(text.contains(listed), "{text}");
         assert!(text.contains("3 passed, 0 failed, 1 skipped\n"), "{text}");
         assert_eq!(text.lines().last(), Some("3 passed, 0 failed"));
+    }
+
+    #[test]
+    fn what_did_not_run_without_an_excuse_fails_a_run_of_ci() {
+        let with = |why: &str| {
+            let mut report = Report::default();
+            report.tests("deny", || Ok(Outcome::NotRun(why.to_owned())));
+            report.judge_skipped();
+            (report.text(), format!("{:?}", report.finish()))
+        };
+        let (text, code) = with("advisories, whose database is not here");
+        assert_eq!(code, format!("{:?}", ExitCode::SUCCESS), "{text}");
+        let (text, code) = with("cargo-deny 0.20.2 cannot be installed here");
+        assert_eq!(code, format!("{:?}", ExitCode::FAILURE), "{text}");
+        let listed = "which fails the run:\n  deny: cargo-deny 0.20.2 cannot be installed here\n";
+        assert!(text.contains(listed), "{text}");
     }
 
     /// What nobody has checked is never among what held.
