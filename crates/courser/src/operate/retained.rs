@@ -4,9 +4,10 @@ use clap::Args;
 use courser_admin::client::{Client, ClientError};
 use serde_json::{Value, json};
 
+use super::print::plain;
 use super::server::ServerFlags;
 use super::targets::{Act, Chosen, Consent, Deed, Meant};
-use crate::cli::exit::Exit;
+use crate::cli::exit::{Exit, usage};
 
 const PATH: &str = "/api/v1/retained";
 
@@ -33,6 +34,13 @@ impl RetainedDeletion {
         match &self.matching {
             Some(filter) => self.run_matching(server, filter),
             None => {
+                // No message has such a topic.
+                if let Some(filter) = self.topics.iter().find(|it| it.contains(['+', '#'])) {
+                    return usage(&format!(
+                        "\"{}\" is a filter and no topic: --match FILTER is for all that match one",
+                        plain(filter)
+                    ));
+                }
                 let deed = Deed {
                     path: PATH,
                     act: Act::Delete,
