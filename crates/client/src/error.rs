@@ -81,20 +81,24 @@ pub enum ClientError {
         source: io::Error,
     },
     /// TLS or WebSocket was not agreed on.
-    #[error("cannot connect to {address}: {source}{hint}")]
+    #[error("cannot connect to {address}: {what}{hint}")]
     Layers {
         /// Host and port.
         address: String,
+        /// What is wrong, in words.
+        what: String,
         /// What to try.
         hint: &'static str,
         /// What is wrong.
         source: Box<TunnelError>,
     },
     /// The broker hung up before TLS or WebSocket was agreed on, or before CONNACK.
-    #[error("cannot connect to {address}: the server closed the connection in the handshake")]
+    #[error("cannot connect to {address}: the server closed the connection in the handshake{hint}")]
     Ended {
         /// Host and port.
         address: String,
+        /// What to try.
+        hint: &'static str,
     },
     /// What came before CONNACK is not MQTT.
     #[error("{address} {speaks}")]

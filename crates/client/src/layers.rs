@@ -68,18 +68,97 @@ impl Layers {
 pub(crate) fn refused(address: String, fault: TunnelError) -> ClientError {
     ClientError::Layers {
         address,
+        what: words(&fault).unwrap_or_else(|| fault.to_string()),
         hint: hint(&fault),
         source: Box::new(fault),
     }
 }
 
+/// What is wrong with a certificate of a server, where the library says it in words of its own.
+fn words(fault: &TunnelError) -> Option<String> {
+    use CertificateError::{
+        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+        NotValidYetContext, UnknownIssuer,
+    };
+    let TunnelError::Tls(Fault::InvalidCertificate(fault)) = fault else {
+        return None;
+    };
+    let what = match fault {
+        UnknownIssuer => "was signed by nobody who is trusted here".to_owned(),
+        Expired => "has expired".to_owned(),
+        ExpiredContext { time, not_after } => {
+            let seconds = time.as_secs().saturating_sub(not_after.as_secs());
+            format!("has expired, {} ago", rough(seconds))
+        }
+        NotValidYet => "is not valid yet".to_owned(),
+        NotValidYetContext { time, not_before } => {
+            let seconds = not_before.as_secs().saturating_sub(time.as_secs());
+            format!("is not valid yet, for another {}", rough(seconds))
+        }
+        NotValidForName => "is for another name".to_owned(),
+        NotValidForNameContext {
+            expected,
+            presented,
+        } => {
+            // The library writes a kind around each.
+            let names = presented
+                .iter()
+                .map(|name| name.split('"').nth(1).unwrap_or(name));
+            let names: Vec<&str> = names.collect();
+            let asked = expected.to_str();
+            match names.is_empty() {
+                true => format!("has no name, and {asked} was asked for"),
+                false => format!("is for {}, and not for {asked}", names.join(", ")),
+            }
+        }
+        fault if is_of_an_authority(fault) => {
+            "is that of an authority, which signs others and serves nobody itself".to_owned()
+        }
+        _ => return None,
+    };
+    Some(format!("TLS: the server's certificate {what}"))
+}
+
+/// Days, or hours where it is less than two of them, or minutes.
+fn rough(seconds: u64) -> String {
+    const DAY: u64 = 86_400;
+    match seconds {
+        0..7_200 => format!("{} min", seconds.div_ceil(60)),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / DAY),
+    }
+}
+
+/// Whether a server shows the certificate of an authority, as one that is signed by itself often is.
+fn is_of_an_authority(fault: &CertificateError) -> bool {
+    let CertificateError::Other(other) = fault else {
+        return false;
+    };
+    let fault = other.0.downcast_ref::<webpki::Error>();
+    fault.is_some_and(|fault| matches!(fault, webpki::Error::CaUsedAsEndEntity))
+}
+
 /// What to try.
 fn hint(fault: &TunnelError) -> &'static str {
-    use CertificateError::UnknownIssuer;
+    use CertificateError::{
+        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+        NotValidYetContext, UnknownIssuer,
+    };
     match fault {
-        TunnelError::Tls(Fault::InvalidCertificate(UnknownIssuer)) => {
-            " (name the file of its authority with --cafile)"
-        }
+        TunnelError::Tls(Fault::InvalidCertificate(fault)) => match fault {
+            UnknownIssuer => " (name the file of its authority with --cafile)",
+            Expired | ExpiredContext { .. } => {
+                " (the server needs another one; or is the clock here right?)"
+            }
+            NotValidYet | NotValidYetContext { .. } => " (is the clock here right?)",
+            NotValidForName | NotValidForNameContext { .. } => {
+                " (name the server as its certificate does; --insecure passes over the name)"
+            }
+            fault if is_of_an_authority(fault) => {
+                " (give the server one that its authority has signed)"
+            }
+            _ => "",
+        },
         TunnelError::Tls(Fault::InvalidMessage(_)) => " (is this a port with TLS?)",
         TunnelError::Tls(Fault::AlertReceived(Alert::CertificateRequired)) => {
             " (show a certificate with --cert and --key)"

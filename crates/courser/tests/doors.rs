@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
 const COURSER: &str = env!("CARGO_BIN_EXE_courser");
 
@@ -25,7 +25,8 @@ impl Drop for Server {
     }
 }
 
-/// `ca.pem` and what it has signed: `server.pem` of the name, `client.pem`; and `other.pem`, an authority that signed nothing.
+/// `ca.pem` and what it has signed: `server.pem` of the name, `expired.pem` of it, `client.pem`; and `other.pem`, an authority that signed
+/// nothing.
 fn certificates(folder: &Path) {
     let write = |name: &str, text: String| fs::write(folder.join(name), text).expect("a file");
     let authority = |name: &str| {
@@ -34,14 +35,19 @@ fn certificates(folder: &Path) {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.self_signed(&key).expect("it can be signed");
-        write(name, certificate.pem());
+        write(&format!("{name}.pem"), certificate.pem());
+        write(&format!("{name}.key"), key.serialize_pem());
         Issuer::new(params, key)
     };
-    let ca = authority("ca.pem");
-    authority("other.pem");
-    for (name, names) in [("server", vec!["localhost".to_owned()]), ("client", vec![])] {
+    let ca = authority("ca");
+    authority("other");
+    let here = || vec!["localhost".to_owned()];
+    for (name, names) in [("server", here()), ("expired", here()), ("client", vec![])] {
         let key = KeyPair::generate().expect("keys can be made");
-        let params = CertificateParams::new(names).expect("DNS names");
+        let mut params = CertificateParams::new(names).expect("DNS names");
+        if name == "expired" {
+            params.not_after = date_time_ymd(2020, 1, 1);
+        }
         let certificate = params.signed_by(&key, &ca).expect("it can be signed");
         write(&format!("{name}.pem"), certificate.pem());
         write(&format!("{name}.key"), key.serialize_pem());
@@ -53,7 +59,9 @@ impl Server {
         let folder = tempfile::tempdir().expect("a folder");
         certificates(folder.path());
         let at = folder.path().display();
-        let tls = format!(r#"certificate = "{at}/server.pem", key = "{at}/server.key""#);
+        let with =
+            |name: &str| format!(r#"certificate = "{at}/{name}.pem", key = "{at}/{name}.key""#);
+        let (tls, expired, authority) = (with("server"), with("expired"), with("ca"));
         let asked = format!(
             r#"client_certificates = "required", client_authorities = "{at}/ca.pem", identity = "fingerprint""#
         );
@@ -63,6 +71,8 @@ impl Server {
             format!(r#"{{ name = "mutual", protocol = "mqtts", {here}, {tls}, {asked} }}"#),
             format!(r#"{{ name = "ws", protocol = "ws", {here}, path = "/other" }}"#),
             format!(r#"{{ name = "wss", protocol = "wss", {here}, {tls} }}"#),
+            format!(r#"{{ name = "expired", protocol = "mqtts", {here}, {expired} }}"#),
+            format!(r#"{{ name = "authority", protocol = "mqtts", {here}, {authority} }}"#),
         ];
         let mut process = Command::new(COURSER)
             .args([
@@ -95,7 +105,7 @@ impl Server {
             };
             ports.insert(name.to_owned(), port.parse().expect("a port"));
         }
-        assert_eq!(ports.len(), 6, "a server says where it listens: {ports:?}");
+        assert_eq!(ports.len(), 8, "a server says where it listens: {ports:?}");
         Self {
             process,
             ports,
@@ -340,17 +350,34 @@ fn a_door_that_stays_shut_says_why() {
         (
             &["-L", "mqtts://localhost:{tls}", "--cafile", "other.pem"][..],
             3,
-            "(name the file of its authority with --cafile)",
+            ": TLS: the server's certificate was signed by nobody who is trusted here (name the file of its authority with --cafile)",
         ),
         (
             &["-L", "mqtts://127.0.0.1:{tls}", "--cafile", "ca.pem"],
             3,
-            "not valid for name",
+            ": TLS: the server's certificate is for localhost, and not for 127.0.0.1 (name the server as its certificate does; \
+             --insecure passes over the name)",
+        ),
+        (
+            &["-L", "mqtts://localhost:{expired}", "--cafile", "ca.pem"],
+            3,
+            " days ago (the server needs another one; or is the clock here right?)",
+        ),
+        (
+            &["-L", "mqtts://localhost:{authority}", "--cafile", "ca.pem"],
+            3,
+            ": TLS: the server's certificate is that of an authority, which signs others and serves nobody itself (give the server one \
+             that its authority has signed)",
         ),
         (
             &["-L", "mqtts://localhost:{plain}", "--cafile", "ca.pem"],
             3,
-            "cannot connect to localhost:",
+            ": the server closed the connection in the handshake (is this the port of plain MQTT?)",
+        ),
+        (
+            &["-L", "ws://127.0.0.1:{plain}"],
+            3,
+            ": the server closed the connection in the handshake (is this the port of plain MQTT?)",
         ),
         (
             &["-L", "mqtts://localhost:{mutual}", "--cafile", "ca.pem"],

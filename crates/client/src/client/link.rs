@@ -14,6 +14,23 @@ use crate::{ClientError, Options, Speaks};
 /// Bytes asked of the socket at a time.
 const READ_BYTES: usize = 64 * 1024;
 
+/// Whether the other side has gone, with bytes of ours that it has not read.
+fn is_hung_up(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
+}
+
+/// That it has done so before the layers were agreed on: what takes them for broken MQTT does so without a word.
+fn hung_up(address: &str, is_answered: bool) -> ClientError {
+    ClientError::Ended {
+        address: address.to_owned(),
+        hint: match is_answered {
+            true => "",
+            false => " (is this the port of plain MQTT?)",
+        },
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Link {
     stream: Socket,
@@ -76,7 +93,7 @@ impl Link {
                 Ok(fault) => refused(address, fault),
                 Err(error) => ClientError::Io(error),
             },
-            ClientError::Closed => ClientError::Ended { address },
+            ClientError::Closed => ClientError::Ended { address, hint: "" },
             other => other,
         }
     }
@@ -84,8 +101,15 @@ impl Link {
     /// Agrees on the layers.
     fn handshake(&mut self) -> Result<(), ClientError> {
         let deadline = Instant::now() + self.answer_max;
+        let mut is_answered = false;
         while let Some(tunnel) = &mut self.tunnel {
-            tunnel.write(&mut self.stream).map_err(ClientError::Io)?;
+            match tunnel.write(&mut self.stream) {
+                Ok(_) => {}
+                Err(error) if is_hung_up(&error) => {
+                    return Err(hung_up(&self.address, is_answered));
+                }
+                Err(error) => return Err(ClientError::Io(error)),
+            }
             if tunnel.is_open() {
                 break;
             }
@@ -98,17 +122,18 @@ impl Link {
             let count = match self.stream.read(&mut self.raw) {
                 Ok(count) => count,
                 Err(error) if is_timeout(&error) => continue,
+                Err(error) if is_hung_up(&error) => 0,
                 Err(error) => return Err(ClientError::Io(error)),
             };
-            let address = || self.address.clone();
             if count == 0 || tunnel.has_ended() {
-                return Err(ClientError::Ended { address: address() });
+                return Err(hung_up(&self.address, is_answered));
             }
+            is_answered = true;
             // What is MQTT already stays with the tunnel.
             if let Err(fault) = tunnel.receive(&self.raw[..count], &mut []) {
                 // The other side is told, if it still listens.
                 let _ = tunnel.write(&mut self.stream);
-                return Err(refused(address(), fault));
+                return Err(refused(self.address.clone(), fault));
             }
         }
         Ok(())
