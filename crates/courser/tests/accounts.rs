@@ -26,9 +26,13 @@ fn files(folder: &Path) {
 }
 
 fn cases(name: &str) {
+    cases_with(name, ACCOUNTS);
+}
+
+fn cases_with(name: &str, settings: &[&str]) {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("data");
-    let (_server, _, _) = server(&data, ACCOUNTS);
+    let (_server, _, _) = server(&data, settings);
     // The folder in which the case runs.
     let own = folder.path().join(format!("{name}.in"));
     fs::create_dir(&own).expect("made");
@@ -73,6 +77,20 @@ fn operators() {
 #[test]
 fn everything_at_once() {
     cases("access");
+}
+
+/// Where nobody logs in, what changes nothing for clients says so; where only one listener asks, it does not.
+#[test]
+fn what_decides_nothing_is_said() {
+    cases_with("open", &[]);
+    let one =
+        r#"listener=[{ name = "asks", address = "127.0.0.1:0", authentication = "accounts" }]"#;
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let (_server, _, _) = server(&data, &["--set", one]);
+    let socket = data.join("admin.sock").display().to_string();
+    let (code, said) = with_input(&["role", "add", "device", "--server", &socket], "");
+    assert_eq!((code, said.as_str()), (Some(0), "added device\n"));
 }
 
 /// `courser` with these arguments and an input: its code and what it said.

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use courser_admin::client::{Client, ClientError, Verb};
 use serde_json::json;
 
-use super::{role, send};
+use super::{changed, note_if_open, role, send};
 use crate::cli::exit::{Exit, usage};
 use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::{Output, OutputFlags, plain, say};
@@ -206,8 +206,8 @@ pub(crate) fn run(arguments: &Acl) -> Exit {
                 own: Vec::new(),
             },
         ),
-        AclVerb::Grant { rule, consent } => rule.grant(server, consent),
-        AclVerb::Revoke { rule, consent } => rule.revoke(server, consent),
+        AclVerb::Grant { rule, consent } => changed(server, rule.grant(server, consent)),
+        AclVerb::Revoke { rule, consent } => changed(server, rule.revoke(server, consent)),
         AclVerb::Test {
             user,
             role,
@@ -229,7 +229,8 @@ pub(crate) fn run(arguments: &Acl) -> Exit {
 }
 
 fn test(server: &ServerFlags, query: &[(&str, &str)], output: Output) -> Exit {
-    server.ask(async |client| {
+    let mut is_answered = false;
+    let exit = server.ask(async |client| {
         let decision = client.get("/api/v1/access/test", query).await?;
         match output {
             Output::Table => {
@@ -238,9 +239,14 @@ fn test(server: &ServerFlags, query: &[(&str, &str)], output: Output) -> Exit {
             }
             Output::Json | Output::Jsonl => output.value(&decision)?,
         }
+        is_answered = true;
         Ok(match decision["allowed"].as_bool() {
             Some(true) => Exit::Done,
             Some(false) | None => Exit::Refused,
         })
-    })
+    });
+    if is_answered {
+        note_if_open(server);
+    }
+    exit
 }

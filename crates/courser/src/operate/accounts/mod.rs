@@ -14,7 +14,7 @@ pub(crate) use role::{Roles, run as run_roles};
 pub(crate) use transfer::{Access, run as run_access};
 pub(crate) use user::{Users, run as run_users};
 
-use courser_admin::client::Verb;
+use courser_admin::client::{Client, Verb};
 use serde_json::Value;
 
 use self::limits::{Above, Limit};
@@ -110,6 +110,37 @@ impl Change<'_> {
         let all: Vec<_> = self.takes.iter().cloned().chain(lowered).collect();
         (!all.is_empty()).then(|| all.join(" and "))
     }
+}
+
+/// Ends a command that changes users, roles or rules.
+fn changed(server: &ServerFlags, exit: Exit) -> Exit {
+    if exit == Exit::Done {
+        note_if_open(server);
+    }
+    exit
+}
+
+/// Says on standard error where users, roles and rules decide nothing.
+fn note_if_open(server: &ServerFlags) {
+    server.ask(async |client| {
+        if is_open(&client).await {
+            eprintln!(
+                "courser: no listener asks for accounts or tokens: users, roles and rules decide nothing about clients until \
+                 mqtt.authentication, or authentication of a [[listener]], is \"accounts\" or \"tokens\""
+            );
+        }
+        Ok(Exit::Done)
+    });
+}
+
+/// Whether nobody has to log in anywhere. What was done is done: where this is not answered, nothing is said.
+async fn is_open(client: &Client) -> bool {
+    let every = [("limit", "10000")];
+    let asked = client.get("/api/v1/listeners", &every).await;
+    let listeners = asked.unwrap_or_default();
+    let listeners = listeners["items"].as_array().map_or(&[][..], Vec::as_slice);
+    let is_open = |listener: &Value| listener["authentication"] == "none";
+    !listeners.is_empty() && listeners.iter().all(is_open)
 }
 
 /// Shows one thing.

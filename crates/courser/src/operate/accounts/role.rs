@@ -5,7 +5,7 @@ use courser_admin::client::{Verb, escaped};
 use serde_json::{Value, json};
 
 use super::limits::{self, Above, Limit};
-use super::{Change, send, show};
+use super::{Change, changed, send, show};
 use crate::cli::exit::Exit;
 use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::OutputFlags;
@@ -129,6 +129,14 @@ pub(super) fn path(name: &str) -> String {
 
 /// Runs `courser role`.
 pub(crate) fn run(arguments: &Roles) -> Exit {
+    let server = &arguments.server;
+    match (act(arguments), &arguments.verb) {
+        (exit, RoleVerb::List(_) | RoleVerb::Show { .. }) => exit,
+        (exit, _) => changed(server, exit),
+    }
+}
+
+fn act(arguments: &Roles) -> Exit {
     let server = &arguments.server;
     match &arguments.verb {
         RoleVerb::List(list) => list.run(

@@ -9,6 +9,7 @@ use courser_access::{PasswordHash, UserName};
 use courser_admin::client::Verb;
 use serde_json::{Value, json};
 
+use super::changed;
 use crate::cli::exit::{Exit, usage};
 use crate::cli::new_file::{there_already, write};
 use crate::cli::print;
@@ -73,11 +74,12 @@ pub(crate) fn run(arguments: &Access) -> Exit {
                 return exit;
             }
             let path = format!("/api/v1/access?dry_run={dry_run}");
-            server.ask(async |client| {
+            let exit = server.ask(async |client| {
                 let imported = client.send(Verb::Put, &path, &table).await?;
                 output.output().value(&imported)?;
                 Ok(Exit::Done)
-            })
+            });
+            changed(server, exit)
         }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::limits::{self, Above, Limit};
 use super::secret::PasswordFlags;
-use super::{Change, say_would, send, show, transfer};
+use super::{Change, changed, say_would, send, show, transfer};
 use crate::cli::exit::{Exit, usage};
 use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::OutputFlags;
@@ -152,6 +152,14 @@ fn path(name: &str) -> String {
 
 /// Runs `courser user`.
 pub(crate) fn run(arguments: &Users) -> Exit {
+    let server = &arguments.server;
+    match (act(arguments), &arguments.verb) {
+        (exit, UserVerb::List(_) | UserVerb::Show { .. }) => exit,
+        (exit, _) => changed(server, exit),
+    }
+}
+
+fn act(arguments: &Users) -> Exit {
     let server = &arguments.server;
     match &arguments.verb {
         UserVerb::List(list) => list.run(
