@@ -22,7 +22,7 @@ fn files(folder: &Path) {
         "# two users\nmo:$7$101$SEGJaNNC6hi4EC5Y$o6QJe/KGTZTkjSoAhtYpTZRBoXB5H6iFPFDnFw4ZEoP/Bpwjuua87cl1AjmQvpnrwwO2GJ1lPXmIVF1LsAv8iQ==\n",
     )
     .expect("written");
-    fs::write(folder.join("malformed"), "mo:nothing\n").expect("written");
+    fs::write(folder.join("malformed"), "mo:nothing\nma\n").expect("written");
 }
 
 fn cases(name: &str) {

@@ -17,6 +17,9 @@ use crate::cli::sure::Sure;
 use crate::operate::print::OutputFlags;
 use crate::operate::server::ServerFlags;
 
+/// Wrong lines of a file of users that are named.
+const FAULTS_MAX: usize = 20;
+
 /// All users and roles at once
 #[derive(Args, Debug)]
 pub(crate) struct Access {
@@ -110,21 +113,35 @@ fn read(file: &Path) -> Result<String, String> {
 
 /// Users of a file of `mosquitto_passwd`. The whole file must be in its form before anybody is made: a line that is not must not become
 /// a user with another password than its own, or with none.
-fn users_of(text: &str) -> Result<Vec<(UserName, PasswordHash)>, String> {
+///
+/// # Errors
+/// What is wrong, a line each: the first [`FAULTS_MAX`], and how many more there are.
+fn users_of(text: &str) -> Result<Vec<(UserName, PasswordHash)>, Vec<String>> {
     let lines = text.lines().zip(1..);
     let lines = lines.filter(|(line, _)| !line.trim().is_empty() && !line.starts_with('#'));
-    lines
-        .map(|(line, number)| {
-            let (name, hash) = line
-                .split_once(':')
-                .ok_or_else(|| format!("line {number}: expected NAME:HASH"))?;
-            let name = UserName::new(name).map_err(|error| format!("line {number}: {error}"))?;
-            let hash = hash
-                .parse()
-                .map_err(|error| format!("line {number}: {error}"))?;
-            Ok((name, hash))
-        })
-        .collect()
+    let (mut users, mut faults, mut more) = (Vec::new(), Vec::new(), 0);
+    for (line, number) in lines {
+        match user_of(line) {
+            Ok(user) => users.push(user),
+            Err(_) if faults.len() == FAULTS_MAX => more += 1,
+            Err(what) => faults.push(format!("line {number}: {what}")),
+        }
+    }
+    if more > 0 {
+        faults.push(format!("{more} more lines are wrong"));
+    }
+    match faults.is_empty() {
+        true => Ok(users),
+        false => Err(faults),
+    }
+}
+
+/// The user of one line.
+fn user_of(line: &str) -> Result<(UserName, PasswordHash), String> {
+    let (name, hash) = line.split_once(':').ok_or("expected NAME:HASH")?;
+    let name = UserName::new(name).map_err(|error| error.to_string())?;
+    let hash: PasswordHash = hash.parse().map_err(|error| format!("{error}"))?;
+    Ok((name, hash))
 }
 
 /// Makes users of such a file.
@@ -135,7 +152,11 @@ pub(super) fn mosquitto(
     output: &OutputFlags,
 ) -> Exit {
     let users = match read(file).and_then(|text| {
-        users_of(&text).map_err(|what| format!("{}: {what}; nobody was made", file.display()))
+        users_of(&text).map_err(|faults| {
+            let place = file.display();
+            let faults = faults.iter().map(|what| format!("{place}: {what}"));
+            format!("{}; nobody was made", faults.collect::<Vec<_>>().join("\n"))
+        })
     }) {
         Ok(users) => users,
         Err(message) => return usage(&message),
@@ -181,7 +202,23 @@ mod tests {
         ] {
             let text = format!("anna:{HASH}\nben:{HASH}\n{line}\n");
             let refused = users_of(&text).expect_err(line);
-            assert!(refused.starts_with(&format!("line {place}: ")), "{refused}");
+            assert_eq!(refused.len(), 1, "{refused:?}");
+            assert!(
+                refused[0].starts_with(&format!("line {place}: ")),
+                "{refused:?}"
+            );
         }
+    }
+
+    #[test]
+    fn every_wrong_line_of_a_file_is_named() {
+        let text = format!("anna\nben:{HASH}\n\ncarl:plain\n");
+        let refused = users_of(&text).expect_err("two lines are wrong");
+        assert_eq!(refused[0], "line 1: expected NAME:HASH");
+        assert!(refused[1].starts_with("line 4: a password hash is"));
+        assert_eq!(refused.len(), 2);
+        let refused = users_of(&"anna\n".repeat(FAULTS_MAX + 3)).expect_err("all are wrong");
+        assert_eq!(refused.len(), FAULTS_MAX + 1);
+        assert_eq!(refused[FAULTS_MAX], "3 more lines are wrong");
     }
 }
