@@ -49,8 +49,11 @@ S = "--server {data}"
 # In this order, and what takes something away last. Those behind `version` are run when the server has ended.
 ROWS = {
     "config check": [Row("--config {file}", says="digest"), Row("--config {wrong}", 2)],
-    "config show": [Row("--config {file} --origin", says="response_information"), Row("--config {file} -o json")],
-    "config diff": [Row("--config {file}", says="response_information")],
+    "config show": [
+        Row("--config {file} --origin", says="response_information"), Row("--config {file} -o json"),
+        Row("--origin " + S, says="response_information"), Row("-o json " + S),
+    ],
+    "config diff": [Row("--config {file}", says="response_information"), Row("-o json --config {file}"), Row(S), Row("-o json " + S)],
     "config schema": [Row(says="response_information")],
     "config reload": [Row(S), Row(S + " -o json")],
     "pub": [Row("-t other -m " + OTHER + " -d -q 1", speaks=True, says="connected"), Row(f"-u admin -P {WRONG} -p {{port}} -t t -m x -d", 4)],

@@ -218,6 +218,8 @@ class Page:
             text = text.replace(name, str(path))
         text = text.replace("/backups", f"{self.folder}/backups").replace("/new/data", f"{self.folder}/new/data")
         text = text.replace("0.0.0.0:1883", "127.0.0.1:0").replace("http://127.0.0.1:18080", self.http)
+        # The folder in which the server of a page runs is another one.
+        text = text.replace("--server\ndata", f"--server\n{self.data}")
         return text.split("\n")
 
     def serve(self, words, folder):

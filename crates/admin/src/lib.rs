@@ -42,7 +42,7 @@ use tokio::sync::{Semaphore, watch};
 
 pub use crate::serve::BindError;
 use crate::serve::Listeners;
-pub use crate::settings::{Reloader, Reloads, reloader};
+pub use crate::settings::{InForce, Reloader, Reloads, reloader};
 pub use crate::token::{Token, TokenError};
 
 /// Where to serve, and who may ask.

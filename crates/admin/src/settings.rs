@@ -2,8 +2,10 @@
 //!
 //! Whoever owns the settings is elsewhere. It gets the orders by [`Reloads`] and says what came of each; routes give them by [`Reloader`].
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 use utoipa::ToSchema;
 
@@ -38,18 +40,41 @@ pub struct Reloaded {
     pub digest: String,
 }
 
+/// One setting, as it is in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SettingInForce {
+    /// Of the kind that it has in a file; null where it is not set. What was drawn by `${…}` is that text.
+    pub value: Value,
+    /// Where it was set: `default`, a place in a file, a variable or a flag.
+    pub origin: String,
+    /// When a change takes effect: `at once`, `new connections`, `new sessions` or `restart`.
+    pub applies: String,
+}
+
+/// The settings of a running server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InForce {
+    /// The same for the same values.
+    pub digest: String,
+    /// By `section.name` or `list["identity"].name`, in the order of the reference: each a [`SettingInForce`].
+    #[schema(value_type = std::collections::BTreeMap<String, SettingInForce>)]
+    pub settings: Map<String, Value>,
+    /// What the files said when they were last read, and counts after the next start.
+    pub needs_restart: Vec<SettingChange>,
+}
+
 /// Gives the order to read the settings again. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Reloader {
     orders: mpsc::Sender<Reload>,
-    digest: watch::Receiver<String>,
+    in_force: watch::Receiver<Arc<InForce>>,
 }
 
 /// Takes the orders.
 #[derive(Debug)]
 pub struct Reloads {
     orders: mpsc::Receiver<Reload>,
-    digest: watch::Sender<String>,
+    in_force: watch::Sender<Arc<InForce>>,
 }
 
 /// One order.
@@ -58,18 +83,18 @@ pub struct Reload {
     answer: oneshot::Sender<Result<Reloaded, String>>,
 }
 
-/// Both ends, for settings with this digest.
+/// Both ends, for the settings of the start.
 #[must_use]
-pub fn reloader(digest: String) -> (Reloader, Reloads) {
+pub fn reloader(in_force: InForce) -> (Reloader, Reloads) {
     let (give, take) = mpsc::channel(WAITING_MAX);
-    let (tell, told) = watch::channel(digest);
+    let (tell, told) = watch::channel(Arc::new(in_force));
     let reloader = Reloader {
         orders: give,
-        digest: told,
+        in_force: told,
     };
     let reloads = Reloads {
         orders: take,
-        digest: tell,
+        in_force: tell,
     };
     (reloader, reloads)
 }
@@ -78,7 +103,12 @@ impl Reloader {
     /// The digest of the settings that are in force.
     #[must_use]
     pub fn digest(&self) -> String {
-        self.digest.borrow().clone()
+        self.in_force().digest.clone()
+    }
+
+    /// All of them.
+    pub(crate) fn in_force(&self) -> Arc<InForce> {
+        Arc::clone(&self.in_force.borrow())
     }
 
     /// Has them read again.
@@ -112,9 +142,9 @@ impl Reloads {
         }
     }
 
-    /// The digest of what is in force from now on.
-    pub fn tell(&self, digest: String) {
-        self.digest.send_replace(digest);
+    /// What is in force from now on.
+    pub fn tell(&self, in_force: InForce) {
+        self.in_force.send_replace(Arc::new(in_force));
     }
 }
 

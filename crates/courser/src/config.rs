@@ -1,17 +1,20 @@
-//! `courser config`: looks at settings without a server.
+//! `courser config`: looks at settings, without a server or of one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use courser_broker::Anonymous;
-use courser_settings::{Change, Errors, Resolved, Shown, Sources, schema};
+use courser_settings::{Errors, Resolved, Shown, Sources, schema};
 use serde_json::{Map, Value, json};
 
 use crate::cli::exit::{Exit, usage};
 use crate::cli::print;
 use crate::cli::settings::{SettingFlags, fault_json};
-use crate::operate;
+use crate::operate::{
+    self, OutputFlags, ServerFlags, Side, compare_with_server, say_changes, show_of_server,
+};
 use crate::preflight::{self, Files};
+use crate::reload::{in_force, shown};
 
 /// Flags of `courser config`.
 #[derive(Args, Debug)]
@@ -36,10 +39,12 @@ enum Verb {
         #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
         output: Report,
     },
-    /// Print every setting with the value that a server would have
+    /// Print every setting with the value that a server would have; with --server or --context, with the one that this server has
     Show {
         #[command(flatten)]
         flags: SettingFlags,
+        #[command(flatten)]
+        server: ServerFlags,
         /// Say where each value was set
         #[arg(long)]
         origin: bool,
@@ -51,15 +56,23 @@ enum Verb {
     Reload(operate::Reload),
     /// Print the JSON schema of the configuration file, for editors
     Schema,
-    /// Print what differs from the defaults, or from another file, and when a change to it would apply
+    /// Print what differs from the defaults, or from another file, and when a change to it would apply. With --server or --context: what
+    /// that server has; or, beside flags that give settings, what these would change there
     Diff {
         #[command(flatten)]
         flags: SettingFlags,
+        #[command(flatten)]
+        server: ServerFlags,
         /// The file to compare with [default: no file, so the defaults]
         #[arg(long, value_name = "FILE")]
         from: Option<PathBuf>,
+        #[command(flatten)]
+        output: OutputFlags,
     },
 }
+
+/// What a server has is asked of it, and given here is what it would have.
+const BOTH: &str = "the settings of a server are its own: without --config, --set and the like, or without --server and --context";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Output {
@@ -67,6 +80,15 @@ enum Output {
     Toml,
     /// One JSON document
     Json,
+}
+
+impl Output {
+    const fn of_server(self) -> operate::Output {
+        match self {
+            Self::Toml => operate::Output::Table,
+            Self::Json => operate::Output::Json,
+        }
+    }
 }
 
 /// Form of what a check finds.
@@ -102,6 +124,7 @@ pub(crate) fn run(arguments: &Config) -> Exit {
         }
         Verb::Show {
             flags,
+            server,
             origin,
             output,
         } => {
@@ -110,6 +133,12 @@ pub(crate) fn run(arguments: &Config) -> Exit {
             } else {
                 Shown::Values
             };
+            if server.are_given() {
+                return match flags.are_given() {
+                    true => usage(BOTH),
+                    false => show_of_server(server, shown, output.of_server()),
+                };
+            }
             with(flags, |resolved| match output {
                 Output::Toml => print(&resolved.show(shown)),
                 Output::Json => print(&as_json(resolved, shown)),
@@ -117,16 +146,44 @@ pub(crate) fn run(arguments: &Config) -> Exit {
         }
         Verb::Reload(arguments) => operate::run_reload(arguments),
         Verb::Schema => print(&format!("{:#}\n", schema())),
-        Verb::Diff { flags, from } => {
-            let before = match from {
-                Some(path) => Sources::new().load("--from", path).resolve(),
-                None => Sources::new().resolve(),
-            };
-            match before {
-                Ok(before) => with(flags, |after| print(&difference(&before.changes(after)))),
-                Err(errors) => usage(&errors.to_string()),
-            }
+        Verb::Diff {
+            flags,
+            server,
+            from,
+            output,
+        } => diff(flags, server, from.as_deref(), output),
+    }
+}
+
+fn diff(
+    flags: &SettingFlags,
+    server: &ServerFlags,
+    from: Option<&Path>,
+    output: &OutputFlags,
+) -> Exit {
+    if server.are_given() && flags.are_given() {
+        return match from {
+            Some(_) => usage(
+                "a server is compared with the file of --from, or with what --config, --set and the like say, not with both",
+            ),
+            None => with(flags, |after| {
+                compare_with_server(server, Side::After(in_force(after, Vec::new())), output)
+            }),
+        };
+    }
+    let before = match from {
+        Some(path) => Sources::new().load("--from", path).resolve(),
+        None => Sources::new().resolve(),
+    };
+    match before {
+        Ok(before) if server.are_given() => {
+            compare_with_server(server, Side::Before(in_force(&before, Vec::new())), output)
         }
+        Ok(before) => with(flags, |after| {
+            let changes: Vec<_> = before.changes(after).into_iter().map(shown).collect();
+            say_changes(&changes, output).into()
+        }),
+        Err(errors) => usage(&errors.to_string()),
     }
 }
 
@@ -200,26 +257,4 @@ fn as_json(resolved: &Resolved, shown: Shown) -> String {
         .collect();
     let document = json!({ "digest": resolved.digest(), "settings": settings });
     format!("{document:#}\n")
-}
-
-fn difference(changes: &[Change]) -> String {
-    if changes.is_empty() {
-        return "no difference\n".to_owned();
-    }
-    let given = |value: &str| match value {
-        "" => "not set".to_owned(),
-        value => value.to_owned(),
-    };
-    changes
-        .iter()
-        .map(|change| {
-            format!(
-                "{}: {} -> {} (applies: {})\n",
-                change.key,
-                given(&change.before),
-                given(&change.after),
-                change.applies.name()
-            )
-        })
-        .collect()
 }

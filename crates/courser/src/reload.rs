@@ -1,6 +1,6 @@
 //! Settings of a running server: read again as at its start, checked whole, then given to the broker and to the log.
 
-use courser_admin::settings::{Reloaded, SettingChange};
+use courser_admin::settings::{InForce, Reloaded, SettingChange};
 use courser_broker::{Broker, Reread};
 use courser_settings::{Applies, Change, Resolved};
 use serde_json::{Value, json};
@@ -15,13 +15,20 @@ use crate::server::chain;
 pub(crate) struct Running {
     flags: SettingFlags,
     now: Resolved,
+    /// What was read of late and counts after the next start.
+    needs_restart: Vec<SettingChange>,
     log: Log,
 }
 
 impl Running {
     /// As they were read at the start.
     pub(crate) fn new(flags: SettingFlags, now: Resolved, log: Log) -> Self {
-        Self { flags, now, log }
+        Self {
+            flags,
+            now,
+            needs_restart: Vec::new(),
+            log,
+        }
     }
 
     /// A fault with the place of the setting in force that it is of, where somebody set one.
@@ -29,9 +36,9 @@ impl Running {
         placed(&self.now, setting, fault)
     }
 
-    /// Of the settings that are in force.
-    pub(crate) fn digest(&self) -> String {
-        self.now.digest()
+    /// What counts now, as the API has it.
+    pub(crate) fn in_force(&self) -> InForce {
+        in_force(&self.now, self.needs_restart.clone())
     }
 
     /// Reads files, environment and flags again, and the certificates and keys that the settings name. What is right is in force when
@@ -79,6 +86,7 @@ impl Running {
         broker.reconfigure(adopted.settings.clone());
         self.log.set(&adopted.settings);
         self.now = adopted;
+        self.needs_restart.clone_from(&answer.needs_restart);
         note(&answer);
         Ok(answer)
     }
@@ -107,7 +115,27 @@ fn compare(now: &Resolved, new: &Resolved) -> (Reloaded, Resolved) {
     (answer, adopted)
 }
 
-fn shown(change: Change) -> SettingChange {
+/// Settings as the API has them.
+pub(crate) fn in_force(resolved: &Resolved, needs_restart: Vec<SettingChange>) -> InForce {
+    let applies = resolved.settings.values().into_iter().map(|it| it.applies);
+    let settings = resolved.effective().into_iter().zip(applies);
+    let settings = settings.map(|(setting, applies)| {
+        let shown = json!({
+            "value": setting.json(),
+            "origin": setting.origin.to_string(),
+            "applies": applies.name(),
+        });
+        (setting.key, shown)
+    });
+    InForce {
+        digest: resolved.digest(),
+        settings: settings.collect(),
+        needs_restart,
+    }
+}
+
+/// A change as the API has it.
+pub(crate) fn shown(change: Change) -> SettingChange {
     let [before, after] = change.json();
     SettingChange {
         key: change.key,
@@ -137,7 +165,7 @@ pub(crate) fn line(change: &SettingChange) -> String {
 }
 
 /// As it stands in a file.
-fn given(value: &Value) -> String {
+pub(crate) fn given(value: &Value) -> String {
     match value {
         Value::Null => "not set".to_owned(),
         Value::Array(items) => {
@@ -202,8 +230,9 @@ fn facts(change: &SettingChange) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{SettingChange, compare, line, sum};
+    use super::{SettingChange, compare, in_force, line, sum};
     use courser_settings::{Resolved, Sources};
+    use serde_json::json;
 
     fn resolved(text: &str) -> Resolved {
         let sources = Sources::new().file("f", text);
@@ -247,6 +276,14 @@ mod tests {
             adopted.digest()
         );
         assert_eq!(sum(&answer), expected);
+        let told = in_force(&adopted, answer.needs_restart);
+        assert_eq!(told.digest, adopted.digest());
+        assert_eq!(told.needs_restart.len(), 1);
+        let shards = json!({"value": 1, "origin": "f:1:17", "applies": "restart"});
+        assert_eq!(
+            told.settings["server.shards"], shards,
+            "what counts until then"
+        );
         let is_unchanged = |key: &str| answer.unchanged.iter().any(|it| it == key);
         assert!(is_unchanged("mqtt.topic_bytes_max"));
         assert!(!is_unchanged("sys.interval") && !is_unchanged("server.shards"));

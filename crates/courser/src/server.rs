@@ -25,7 +25,7 @@ use crate::cli::settings::{SettingFlags, fault_json, settings_help};
 use crate::logging::{FACTS, Log};
 use crate::operators;
 use crate::preflight::{self, Files};
-use crate::reload::Running;
+use crate::reload::{Running, in_force};
 
 use self::confine::{confine, data_folder};
 pub(crate) use self::greeting::Said;
@@ -67,7 +67,7 @@ fn serve(arguments: &Server) -> Result<Exit, Exit> {
     let format = settings.log.format;
     let taken = find_taken(&settings);
     let log = begin_log(&resolved)?;
-    let (reloader, reloads) = courser_admin::reloader(resolved.digest());
+    let (reloader, reloads) = courser_admin::reloader(in_force(&resolved, Vec::new()));
     let running = Running::new(arguments.flags.clone(), resolved, log);
     if let Some(error) = taken {
         return Err(cannot_start(format, &running, &StartError::Listen(error)));
@@ -227,11 +227,11 @@ async fn wait(orders: &mut Orders, greeting: &Greeting<'_>) -> Reason {
             _ = signals.hangup.recv() => {
                 // What is wrong is in the log.
                 let _ = running.reload(broker);
-                reloads.tell(running.digest());
+                reloads.tell(running.in_force());
             },
             asked = reloads.next() => {
                 let answer = running.reload(broker);
-                reloads.tell(running.digest());
+                reloads.tell(running.in_force());
                 asked.answer(answer);
             },
             () = tokio::time::sleep(look) => {

@@ -116,6 +116,8 @@ const WITHOUT: &[(&str, End, Because)] = &[
     ("events", End::NotFound, Never("it names nothing")),
     ("diagnose", End::NotFound, Never("it names nothing")),
     ("config reload", End::NotFound, Never("it names nothing")),
+    ("config show", End::NotFound, Never("it names nothing")),
+    ("config diff", End::NotFound, Never("it names nothing")),
     ("backup create", End::NotFound, Never("it makes the folder")),
     ("backup status", End::NotFound, Never("it names nothing")),
     ("inspect damage", End::NotFound, Never("it names nothing")),

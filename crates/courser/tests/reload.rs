@@ -76,3 +76,35 @@ fn settings_are_read_again() {
     tests.case(copy.to_str().expect("a path of text"));
     tests.run();
 }
+
+/// What a setting draws from a file is in no answer about settings, nor in what is given to somebody who helps.
+#[test]
+fn what_settings_draw_from_elsewhere_is_never_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "canary.example").expect("written");
+    let place = folder.path().join("drawn");
+    let drawn = format!("mqtt.redirect_to = \"${{FILE:{}}}\"\n", secret.display());
+    let _server = server(&place, &drawn);
+    let data = place.join("data");
+    for words in [
+        &["config", "show", "--origin"][..],
+        &["config", "show", "-o", "json"],
+        &["config", "diff"],
+        &["config", "diff", "-o", "json"],
+        &["diagnose", "-", "--with-names"],
+        &["diagnose", "-"],
+    ] {
+        let done = Command::new(COURSER)
+            .args(words)
+            .arg("--server")
+            .arg(&data)
+            .output()
+            .expect("it runs");
+        let said = [done.stdout, done.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(done.status.success(), "{words:?}: {said}");
+        assert!(said.contains("${FILE:"), "{words:?}: {said}");
+        assert!(!said.contains("canary"), "{words:?}: {said}");
+    }
+}

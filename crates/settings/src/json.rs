@@ -37,10 +37,14 @@ impl Effective {
 }
 
 impl Change {
-    /// Before and after, as of [`Effective::json`]. Where an item came or went, its name.
+    /// Before and after, as of [`Effective::json`]. Where an item came or went, its name; of another order of a list, all names.
     #[must_use]
     pub fn json(&self) -> [Json; 2] {
-        [&self.before, &self.after].map(|shown| json(shown))
+        let is_order = !self.key.contains(['.', '[']);
+        [&self.before, &self.after].map(|shown| match is_order {
+            true => json(&format!("[{shown}]")),
+            false => json(shown),
+        })
     }
 }
 
@@ -83,5 +87,9 @@ mod tests {
                 ("class[\"7\"]", [json!(null), json!("7")]),
             ]
         );
+        let other = "[[class]]\nfilter = \"8\"\nclass = \"relaxed\"\n";
+        let before = resolved(&format!("{class}{other}"));
+        let changes = before.changes(&resolved(&format!("{other}{class}")));
+        assert_eq!(changes[0].json(), [json!(["7", "8"]), json!(["8", "7"])]);
     }
 }

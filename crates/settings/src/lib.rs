@@ -87,7 +87,7 @@ pub use own::{
     listener_key,
 };
 pub use reference::{help_text, reference_markdown};
-pub use resolved::{Change, Effective, Resolved, Shown};
+pub use resolved::{Change, Effective, Resolved, Shown, as_file};
 pub use schema::schema;
 pub use source::{Sources, Surroundings};
 pub use table::{

@@ -57,6 +57,37 @@ pub enum Shown {
     Origins,
 }
 
+/// A TOML file of keys, values as they are written there (empty: not set) and origins.
+pub fn as_file(
+    settings: impl IntoIterator<Item = (String, String, String)>,
+    shown: Shown,
+) -> String {
+    let mut text = String::new();
+    let mut heading = String::new();
+    for (key, value, origin) in settings {
+        let (table, name) = key.rsplit_once('.').unwrap_or(("", &key));
+        if table != heading {
+            heading = table.to_owned();
+            let gap = if text.is_empty() { "" } else { "\n" };
+            // Writing to a string cannot fail.
+            let _ = match table.split_once('[') {
+                Some((list, _)) => writeln!(text, "{gap}[[{list}]]"),
+                None => writeln!(text, "{gap}[{table}]"),
+            };
+        }
+        let line = if value.is_empty() {
+            format!("# {name} is not set")
+        } else {
+            format!("{name} = {value}")
+        };
+        let _ = match shown {
+            Shown::Values => writeln!(text, "{line}"),
+            Shown::Origins => writeln!(text, "{line:<44} # {origin}"),
+        };
+    }
+    text
+}
+
 impl Resolved {
     /// Every value with its origin, in the order of the table.
     #[must_use]
@@ -95,30 +126,11 @@ impl Resolved {
     /// The values as a TOML file that says the same.
     #[must_use]
     pub fn show(&self, shown: Shown) -> String {
-        let mut text = String::new();
-        let mut heading = String::new();
-        for Effective { key, value, origin } in self.effective() {
-            let (table, name) = key.rsplit_once('.').unwrap_or(("", &key));
-            if table != heading {
-                heading = table.to_owned();
-                let gap = if text.is_empty() { "" } else { "\n" };
-                // Writing to a string cannot fail.
-                let _ = match table.split_once('[') {
-                    Some((list, _)) => writeln!(text, "{gap}[[{list}]]"),
-                    None => writeln!(text, "{gap}[{table}]"),
-                };
-            }
-            let line = if value.is_empty() {
-                format!("# {name} is not set")
-            } else {
-                format!("{name} = {value}")
-            };
-            let _ = match shown {
-                Shown::Values => writeln!(text, "{line}"),
-                Shown::Origins => writeln!(text, "{line:<44} # {origin}"),
-            };
-        }
-        text
+        let effective = self.effective().into_iter();
+        as_file(
+            effective.map(|it| (it.key, it.value, it.origin.to_string())),
+            shown,
+        )
     }
 
     /// Sixteen hexadecimal digits that are the same for the same values, whatever they come from.

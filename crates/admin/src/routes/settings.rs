@@ -8,10 +8,23 @@ use utoipa_axum::routes;
 use crate::AppState;
 use crate::access::Principal;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::settings::Reloaded;
+use crate::settings::{InForce, Reloaded};
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(reload))
+    OpenApiRouter::new()
+        .routes(routes!(in_force))
+        .routes(routes!(reload))
+}
+
+/// Every setting with its value, its origin and when a change takes effect; and what counts only after a restart. What was drawn from
+/// elsewhere by `${…}` is not said.
+#[utoipa::path(get, path = "/api/v1/config", responses((status = 200, body = InForce), (status = 401, body = ErrorBody)))]
+async fn in_force(State(state): State<AppState>) -> Result<Json<InForce>, ApiError> {
+    let Some(reloader) = &state.reloader else {
+        let why = "the settings of this server are not known here";
+        return Err(ApiError::new(Code::Unavailable, why));
+    };
+    Ok(Json(InForce::clone(&reloader.in_force())))
 }
 
 /// Reads the settings again, as at the start: files, environment, flags; certificates too. All is checked first: what is wrong changes nothing.

@@ -34,6 +34,17 @@ pub(crate) struct SettingFlags {
 }
 
 impl SettingFlags {
+    /// Whether one of them says something.
+    pub(crate) const fn are_given(&self) -> bool {
+        self.config.is_some()
+            || !self.set.is_empty()
+            || self.data.is_some()
+            || self.in_memory
+            || !self.mqtt.is_empty()
+            || !self.http.is_empty()
+            || self.shards.is_some()
+    }
+
     /// Default, file, environment, flag: reads the file again each time.
     ///
     /// # Errors

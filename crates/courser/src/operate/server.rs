@@ -79,6 +79,15 @@ impl From<Exit> for Stop {
 }
 
 impl ServerFlags {
+    /// Whether a flag says that a server is asked: for commands that need none.
+    pub(crate) const fn are_given(&self) -> bool {
+        self.server.is_some()
+            || self.context.is_some()
+            || self.token_file.is_some()
+            || self.operator.is_some()
+            || self.operator_password_file.is_some()
+    }
+
     /// The client that is meant.
     fn client(&self) -> Result<Client, String> {
         if let Some(client) = self.client.get() {
