@@ -149,6 +149,21 @@ def test_properties(ours, topic, arrivals):
     ours.pub("-t", f"{topic}/x", "-q", "1", "-r", "-n")
 
 
+def test_properties_by_their_names(tools, topic, arrivals):
+    """-D COMMAND PROPERTY VALUE: properties of the message, and of CONNECT and SUBSCRIBE."""
+    given = [("content-type", "text/plain"), ("response-topic", "r"), ("message-expiry-interval", "900"), ("payload-format-indicator", "1")]
+    flags = [word for name, value in given for word in ("-D", "publish", name, value)]
+    flags += ["-D", "PUBLISH", "user-property", "a", "1", "-D", "publish", "user-property", "a", "2"]
+    tools.pub("-V", "5", "-t", f"{topic}/x", "-m", "x", "-q", "1", "-r", *flags)
+    found = arrivals.get(timeout=WAIT_SECONDS).properties
+    assert (found.ContentType, found.ResponseTopic, found.PayloadFormatIndicator) == ("text/plain", "r", 1)
+    assert found.UserProperty == [("a", "1"), ("a", "2")] and found.MessageExpiryInterval <= 900
+    kept = ["-V", "5", "-i", topic.replace("/", "-"), "-D", "connect", "session-expiry-interval", "60"]
+    line = tools.sub(*kept, "-t", f"{topic}/x", "-D", "subscribe", "subscription-identifier", "7", "-F", "%S %p", "-C", "1", "-W", "20")
+    assert line == b"7 x\n"
+    tools.pub("-t", f"{topic}/x", "-q", "1", "-r", "-n")
+
+
 READING = """syntax = "proto3";
 message Reading { string sensor = 1; double value = 2; }
 """
@@ -259,6 +274,13 @@ def test_left_out(tools, topic, kept):
     assert tools.sub("-t", f"{topic}/#", "-R", "-W", "1", code=27) == b""
     found = tools.sub("-t", f"{topic}/#", "-T", f"{topic}/a", "-v", "-C", "1", "-W", "20")
     assert found == f"{topic}/b hello\n".encode()
+
+
+def test_retained_is_removed(tools, topic, kept):
+    """--remove-retained takes away what is retained and comes, but for what -T leaves out."""
+    flags = ["-t", f"{topic}/#", "-q", "1", "-W", "1"]
+    assert tools.sub(*flags, "--remove-retained", "-T", f"{topic}/a", code=27) == b"hello\n"
+    assert tools.sub(*flags, code=27) == b"first\n"
 
 
 def test_unsubscribe(tools, topic):
@@ -410,6 +432,14 @@ def test_session_expiry(listener, tmp_path, family):
     Tools(family, listener.port, tmp_path).pub("-t", "t", "-m", "x", "-V", "mqttv5", "-i", "me", "-c", "-x", "300")
     (found,) = listener.connects
     assert struct.pack(">BI", 0x11, 300) in found.properties
+
+
+@pytest.mark.parametrize("family", BOTH)
+def test_prefix_of_the_client_id(listener, tmp_path, family):
+    """-I: the client id begins so, and goes on with the number of the process; -A is the address that it comes from."""
+    Tools(family, listener.port, tmp_path).pub("-t", "t", "-m", "x", "-V", "mqttv311", "-I", "pre-", "-A", "127.0.0.1")
+    (found,) = listener.connects
+    assert re.fullmatch(rb"pre-\d+", found.texts[0]), found
 
 
 def test_password_of_standard_input(listener, tmp_path):

@@ -1,6 +1,7 @@
 //! How a client connects.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -68,6 +69,8 @@ pub enum VersionChoice {
 pub struct Options {
     /// Where.
     pub endpoint: Endpoint,
+    /// Address of this machine to connect from; none: the system chooses.
+    pub bind: Option<IpAddr>,
     /// What lies between the socket and MQTT.
     pub layers: Layers,
     /// Version.
@@ -97,6 +100,7 @@ impl Default for Options {
                 host: "127.0.0.1".into(),
                 port: 1883,
             },
+            bind: None,
             layers: Layers::default(),
             version: VersionChoice::Auto,
             client_id: String::new(),

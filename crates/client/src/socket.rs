@@ -1,10 +1,14 @@
 //! A connected socket of either kind: TCP, or a Unix socket of this machine.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 use crate::{ClientError, Endpoint};
 
@@ -15,12 +19,16 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Connects within a time; neither a read nor a write waits longer than that, unless told otherwise.
-    pub(crate) fn open(endpoint: &Endpoint, within: Duration) -> Result<Self, ClientError> {
+    /// Connects within a time, from an address of this machine where one is named; neither a read nor a write waits longer than that, unless told otherwise.
+    pub(crate) fn open(
+        endpoint: &Endpoint,
+        from: Option<IpAddr>,
+        within: Duration,
+    ) -> Result<Self, ClientError> {
         let opened = match endpoint {
             Endpoint::Tcp { host, port } => {
                 let addresses = resolve(host, *port)?;
-                first_of(addresses, within).map(Self::Tcp)
+                first_of(addresses, from, within).map(Self::Tcp)
             }
             // Who listens has taken it at once, or there is no room.
             Endpoint::Unix(path) => UnixStream::connect(path).map(Self::Unix),
@@ -168,11 +176,23 @@ fn no_address() -> io::Error {
 
 fn first_of(
     addresses: impl Iterator<Item = SocketAddr>,
+    from: Option<IpAddr>,
     within: Duration,
 ) -> io::Result<TcpStream> {
-    let mut last = no_address();
+    let mut last = match from {
+        Some(from) => io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("it has no address of the kind of {from}"),
+        ),
+        None => no_address(),
+    };
     for address in addresses {
-        match TcpStream::connect_timeout(&address, within) {
+        let connected = match from {
+            Some(from) if from.is_ipv4() != address.is_ipv4() => continue,
+            Some(from) => connect_from(from, address, within),
+            None => TcpStream::connect_timeout(&address, within),
+        };
+        match connected {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -180,8 +200,24 @@ fn first_of(
     Err(last)
 }
 
+fn connect_from(from: IpAddr, to: SocketAddr, within: Duration) -> io::Result<TcpStream> {
+    let family = match to {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &SocketAddr::new(from, 0))?;
+    // It holds for connect, too (socket(7)).
+    set_socket_timeout(&socket, Timeout::Send, Some(within))?;
+    match connect(&socket, &to) {
+        Ok(()) => Ok(socket.into()),
+        Err(Errno::INPROGRESS) => Err(io::ErrorKind::TimedOut.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn not_connected(endpoint: &Endpoint, source: io::Error) -> ClientError {
-    use io::ErrorKind::{ConnectionRefused, NotFound};
+    use io::ErrorKind::{AddrNotAvailable, ConnectionRefused, NotFound};
     let hint = match (endpoint, source.kind()) {
         (Endpoint::Tcp { .. }, ConnectionRefused) => {
             " (is the server running? try: courser server)"
@@ -189,11 +225,48 @@ fn not_connected(endpoint: &Endpoint, source: io::Error) -> ClientError {
         (Endpoint::Unix(_), ConnectionRefused | NotFound) => {
             " (is the server running, with a [[listener]] of this socket?)"
         }
+        (Endpoint::Tcp { .. }, AddrNotAvailable) => " (is -A an address of this machine?)",
         (Endpoint::Tcp { .. } | Endpoint::Unix(_), _) => "",
     };
     ClientError::Connect {
         address: endpoint.to_string(),
         hint,
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_client_comes_from_the_address_that_it_names() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let open = |host: &str, from: &str| {
+            let host = host.to_owned();
+            let from = from.parse().expect("an address");
+            Socket::open(
+                &Endpoint::Tcp { host, port },
+                Some(from),
+                Duration::from_secs(9),
+            )
+        };
+        let _socket = open("127.0.0.1", "127.0.0.7").expect("it listens");
+        let (_, from) = listener.accept().expect("it comes");
+        assert_eq!(from.ip().to_string(), "127.0.0.7");
+        for (host, from, why) in [
+            (
+                "127.0.0.1",
+                "192.0.2.1",
+                "(is -A an address of this machine?)",
+            ),
+            ("127.0.0.1", "::1", "it has no address of the kind of ::1"),
+        ] {
+            let refused = open(host, from).expect_err(why).to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
     }
 }

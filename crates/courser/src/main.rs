@@ -112,7 +112,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Courser::parse().command {
+    let arguments = match cli::letters::expand(std::env::args_os().collect()) {
+        Ok(arguments) => arguments,
+        Err(message) => return cli::exit::usage(&message).into(),
+    };
+    match Courser::parse_from(arguments).command {
         Command::Server(arguments) => server::run(&arguments).into(),
         Command::Init(arguments) => init::run(&arguments).into(),
         Command::Config(arguments) => config::run(&arguments).into(),

@@ -14,6 +14,7 @@ use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format;
 use crate::cli::interrupt::Interrupt;
+use crate::cli::letters::PropertyFlag;
 use crate::cli::payload::PayloadFlags;
 use crate::cli::{topic_and_message, units};
 
@@ -64,6 +65,8 @@ pub(crate) struct Publish {
     timeout: Duration,
     #[command(flatten)]
     properties: Properties,
+    #[command(flatten)]
+    property: PropertyFlag,
     /// With -l: end when the connection is lost. Without it: connect again until that works, and go on with the line that was not acknowledged;
     /// one of QoS 2 only in a session that outlives the connection (-c, -x), since it would be a second message in a new one
     #[arg(long)]
@@ -106,6 +109,9 @@ struct Source {
 /// Properties of MQTT 5.
 #[derive(Args, Debug)]
 struct Properties {
+    /// Whether the message is text, 1, or bytes, 0 (MQTT 5)
+    #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u8).range(0..=1))]
+    payload_format_indicator: Option<u8>,
     /// Time after which the message is of no use (MQTT 5); a number alone is seconds
     #[arg(long, value_name = "DURATION", value_parser = units::whole_seconds::<u32>)]
     message_expiry: Option<u32>,
@@ -131,6 +137,8 @@ fn pair(text: &str) -> Result<(String, String), String> {
 impl Properties {
     fn list(&self) -> Vec<MessageProperty> {
         let mut list = Vec::new();
+        let is_text = self.payload_format_indicator.map(|it| it == 1);
+        list.extend(is_text.map(MessageProperty::PayloadIsText));
         list.extend(self.message_expiry.map(MessageProperty::MessageExpiry));
         list.extend(self.content_type.clone().map(MessageProperty::ContentType));
         list.extend(
@@ -211,6 +219,7 @@ fn read_lines(from: impl BufRead, to: &SyncSender<Said>) {
 
 impl Publish {
     fn what(&self) -> Result<(Options, String, Payload), String> {
+        self.property.check()?;
         let (mut options, url_topic) = self.connection.options()?;
         options.answer_max = self.timeout;
         let (topic, message) = topic_and_message(

@@ -5,13 +5,14 @@ mod printer;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use courser_client::{Client, ClientError, Filter, Message, Options, SessionState};
+use courser_client::{Client, ClientError, Filter, Message, Options, QoS, SessionState};
 
 use crate::cli::again::Again;
 use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::{self, Format, Target};
 use crate::cli::interrupt::Interrupt;
+use crate::cli::letters::PropertyFlag;
 use crate::cli::payload::PayloadFlags;
 use crate::cli::units;
 use crate::operate::{Output, Sequence, Until};
@@ -61,6 +62,10 @@ pub(crate) struct Subscribe {
     /// Only retained messages; ends at the first that is none
     #[arg(long, conflicts_with = "no_retained")]
     retained_only: bool,
+    /// Take retained messages that come away from the broker, as -r -n of courser pub does; not those that -T leaves out. Empty messages are
+    /// not printed then
+    #[arg(long)]
+    remove_retained: bool,
     /// Leave out what matches this filter, as often as wanted
     #[arg(short = 'T', long, value_name = "FILTER")]
     filter_out: Vec<String>,
@@ -83,6 +88,8 @@ pub(crate) struct Subscribe {
     /// Subscription identifier (MQTT 5)
     #[arg(long, value_name = "NUMBER")]
     subscription_identifier: Option<u32>,
+    #[command(flatten)]
+    property: PropertyFlag,
     /// Say what is done on standard error
     #[arg(short = 'd', long)]
     debug: bool,
@@ -132,6 +139,7 @@ pub(crate) fn run(arguments: &Subscribe) -> Exit {
 
 impl Subscribe {
     fn plan(&self) -> Result<(Options, Vec<Filter>), String> {
+        self.property.check()?;
         let (mut options, url_topic) = self.connection.options()?;
         if let Some(timeout) = self.timeout {
             let least = Duration::from_millis(1);
@@ -275,7 +283,11 @@ impl Subscribe {
             if self.retained_only && !message.retain {
                 break;
             }
-            if self.leaves_out(&message) {
+            if self.leaves_out(&message) || self.is_removal(&message) {
+                continue;
+            }
+            if message.retain && self.no_retained {
+                self.remove(client, &message)?;
                 continue;
             }
             let complain = |why: &str| {
@@ -287,16 +299,35 @@ impl Subscribe {
                 return Ok(exit);
             }
             reception.printed += 1;
+            self.remove(client, &message)?;
         }
         Ok(Exit::Done)
     }
 
     fn leaves_out(&self, message: &Message) -> bool {
-        (self.no_retained && message.retain)
-            || self
-                .filter_out
-                .iter()
-                .any(|filter| courser_client::matches(filter, &message.topic))
+        let mut filters = self.filter_out.iter();
+        filters.any(|filter| courser_client::matches(filter, &message.topic))
+    }
+
+    /// Whether it took a retained message away: what this command has sent comes back to it.
+    fn is_removal(&self, message: &Message) -> bool {
+        self.remove_retained && message.payload.is_empty()
+    }
+
+    /// Takes a retained message away, where that is wanted.
+    fn remove(&self, client: &mut Client, message: &Message) -> Result<(), ClientError> {
+        if !(self.remove_retained && message.retain) {
+            return Ok(());
+        }
+        client.publish(&Message {
+            topic: message.topic.clone(),
+            payload: Vec::new(),
+            qos: QoS::AtLeastOnce,
+            retain: true,
+            duplicate: false,
+            packet_id: None,
+            properties: Vec::new(),
+        })
     }
 
     fn say(&self, what: &str) {

@@ -46,7 +46,7 @@ impl Link {
     /// Connects, and makes the handshakes of the layers.
     pub(crate) fn open(options: &Options) -> Result<Self, ClientError> {
         let mut link = Self {
-            stream: Socket::open(&options.endpoint, options.answer_max)?,
+            stream: Socket::open(&options.endpoint, options.bind, options.answer_max)?,
             tunnel: None,
             raw: Vec::new(),
             address: options.endpoint.to_string(),

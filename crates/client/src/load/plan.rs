@@ -87,6 +87,7 @@ impl Target {
     pub(super) fn options(&self, client_id: String) -> Options {
         Options {
             endpoint: self.endpoint.clone(),
+            bind: None,
             layers: self.layers.clone(),
             version: match self.version {
                 ProtocolVersion::V311 => VersionChoice::V311,

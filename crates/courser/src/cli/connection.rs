@@ -1,6 +1,7 @@
 //! The flags by which `pub`, `sub`, `request` and `probe` come to a broker: Mosquitto's letters.
 
 use std::io::{self, BufRead};
+use std::net::IpAddr;
 
 use clap::{Args, ValueEnum};
 use courser_client::{Options, VersionChoice, Will};
@@ -38,6 +39,12 @@ pub(crate) struct Connection {
     /// Client id; none: the broker assigns one
     #[arg(short = 'i', long, value_name = "ID")]
     pub(crate) id: Option<String>,
+    /// Client id that begins so, with the number of this process behind it
+    #[arg(short = 'I', long, value_name = "PREFIX", conflicts_with = "id")]
+    pub(crate) id_prefix: Option<String>,
+    /// Address of this machine to come from
+    #[arg(short = 'A', long, value_name = "ADDRESS", conflicts_with = "unix")]
+    pub(crate) bind: Option<IpAddr>,
     /// Keep-alive, 0: none; a number alone is seconds
     #[arg(short = 'k', long, default_value = "60", value_name = "DURATION", value_parser = whole_seconds::<u16>)]
     pub(crate) keepalive: u16,
@@ -92,13 +99,14 @@ impl Connection {
         };
         let options = Options {
             layers: found.layers,
+            bind: self.bind,
             endpoint: found.endpoint,
             version: match self.protocol_version {
                 Version::Auto => VersionChoice::Auto,
                 Version::V5 => VersionChoice::V5,
                 Version::V311 => VersionChoice::V311,
             },
-            client_id: self.id.clone().unwrap_or_default(),
+            client_id: self.client_id(),
             clean_start: !self.disable_clean_session,
             session_expiry: self.session_expiry_interval.unwrap_or(expiry_when_kept),
             keep_alive: self.keepalive,
@@ -108,6 +116,14 @@ impl Connection {
             ..Options::default()
         };
         Ok((options, found.topic))
+    }
+
+    fn client_id(&self) -> String {
+        match (&self.id, &self.id_prefix) {
+            (Some(id), _) => id.clone(),
+            (None, Some(prefix)) => format!("{prefix}{}", std::process::id()),
+            (None, None) => String::new(),
+        }
     }
 
     /// What the flag says.

@@ -7,6 +7,7 @@ pub(crate) mod exit;
 pub(crate) mod format;
 pub(crate) mod interrupt;
 pub(crate) mod layers;
+pub(crate) mod letters;
 pub(crate) mod new_file;
 pub(crate) mod payload;
 pub(crate) mod place;
