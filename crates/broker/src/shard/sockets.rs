@@ -162,8 +162,16 @@ impl Shard {
             return;
         };
         let mut close = None;
-        let reads = connection.life == Life::Open && !connection.unparsed;
-        if reads && matches!(self.hold(&mut connection), Hold::None | Hold::Pace) {
+        let may_read = |it: &Self, connection: &mut Connection| {
+            connection.life == Life::Open && matches!(it.hold(connection), Hold::None | Hold::Pace)
+        };
+        if connection.front.handle_last_read() && may_read(self, &mut connection) {
+            connection.unparsed = false;
+            let waited = connection.rest.take();
+            close = waited.and_then(|buffer| self.parse(id, &mut connection, buffer));
+        }
+        let reads = close.is_none() && !connection.unparsed;
+        if reads && may_read(self, &mut connection) {
             let received = connection.receive_at_once(&self.pool);
             close = received.and_then(|(buffer, count)| {
                 self.hub.counters.bytes_received += count as u64;

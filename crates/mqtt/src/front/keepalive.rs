@@ -17,6 +17,7 @@ impl Front {
                 self.keep_alive_deadline(),
                 self.publish_deadline(),
                 self.held_deadline(),
+                self.request_deadline(),
             ]
             .into_iter()
             .flatten()
@@ -57,20 +58,38 @@ impl Front {
         self.shrink();
         if self.keep_alive_deadline().is_some_and(|at| at <= now.tick) {
             // What the client has sent meanwhile may lie before a publish that waits.
-            if self.waits_for_ticket() {
+            if self.holds_publish() {
                 self.heard = now.tick;
             } else {
                 let end = End::new(DetachCause::Lost, CloseCause::KeepAlive);
                 return self.disconnect((ReasonCode::KeepAliveTimeout, ""), end, fx);
             }
         }
+        if let Some(requests) = &mut self.requests
+            && requests.publish_deadline().is_some_and(|at| at <= now.tick)
+        {
+            requests.let_publishes_pass();
+        }
         self.handle_publish_timeout(now, fx);
     }
 
-    fn waits_for_ticket(&self) -> bool {
-        self.inbound
-            .as_ref()
-            .is_some_and(|inbound| inbound.is_blocked())
+    fn holds_publish(&self) -> bool {
+        let by_ticket = self.inbound.as_ref().is_some_and(|it| it.is_blocked());
+        by_ticket || self.requests.as_ref().is_some_and(|it| it.holds_publish())
+    }
+
+    /// When a publish has waited long enough for requests before it.
+    fn request_deadline(&self) -> Option<Tick> {
+        self.requests.as_ref()?.publish_deadline()
+    }
+
+    /// Nothing is read after this: publishes that wait for requests, or would, wait no longer. Whether one did.
+    pub fn handle_last_read(&mut self) -> bool {
+        self.requests.as_mut().is_some_and(|requests| {
+            let held = requests.holds_publish();
+            requests.let_publishes_pass();
+            held
+        })
     }
 
     /// The shell stops or resumes reading for reasons of its own (M49).

@@ -84,6 +84,11 @@ impl Front {
         frame: &Frame<'_>,
         fx: &mut impl FrontEffects,
     ) -> Result<Flow, Fault> {
+        if let Some(requests) = &mut self.requests
+            && requests.hold_publish(now)
+        {
+            return Ok(Flow::Wait);
+        }
         // Where it was read to: a move would copy what has just been written, and wait for it.
         let packet = codec::Publish::decode(frame, &self.rules());
         let packet = packet.as_ref().map_err(|error| *error)?;

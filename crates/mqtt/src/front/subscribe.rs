@@ -1,8 +1,12 @@
 //! SUBSCRIBE and UNSUBSCRIBE: asked of the home in parts, answered by one packet each.
+//!
+//! A PUBLISH behind one waits for its answer, and with it all that the client sends later: it is matched with what was subscribed before it
+//! (M38). What the answer waits for is the log, the other shards and shared groups, never an acknowledgement of this client; and where one of
+//! them says nothing, the PUBLISH goes on after [`PUBLISH_WAITS_MS`].
 
 use courser_contract::{
-    Asked, FrontEffects, Permission, QoS, RequestPart, RetainHandling, SubscribeResult,
-    Subscription, SubscriptionOptions, ToHome,
+    Asked, FrontEffects, Now, Permission, QoS, RequestPart, RetainHandling, SubscribeResult,
+    Subscription, SubscriptionOptions, Tick, ToHome,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -20,10 +24,26 @@ const REQUESTS_MAX: usize = 256;
 /// Filters that go home together. Between two parts a shard may turn to others: one filter takes a home some 10 µs (both indexes, the entry).
 const PART_FILTERS: usize = 32;
 
+/// A PUBLISH waits no longer than this for the requests before it, as a socket is not read for no longer (M49).
+pub(super) const PUBLISH_WAITS_MS: u64 = 5_000;
+
 /// SUBSCRIBE and UNSUBSCRIBE packets that the home has not answered.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     waiting: Vec<Request>,
+    publishes: Publishes,
+}
+
+/// What becomes of publishes that come behind requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Publishes {
+    /// The next one waits.
+    #[default]
+    ToWait,
+    /// One has waited since then, and nothing is read.
+    Wait(Tick),
+    /// They have waited long enough, or can wait no longer.
+    Pass,
 }
 
 #[derive(Debug)]
@@ -53,12 +73,44 @@ impl Request {
 }
 
 impl Requests {
-    pub(super) fn are_full(&self) -> bool {
-        self.waiting.len() >= REQUESTS_MAX
+    /// Whether the front reads no further.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.waiting.len() >= REQUESTS_MAX || self.holds_publish()
+    }
+
+    /// Whether a PUBLISH waits.
+    pub(super) const fn holds_publish(&self) -> bool {
+        matches!(self.publishes, Publishes::Wait(_))
+    }
+
+    /// A PUBLISH has come. Whether it waits.
+    pub(super) fn hold_publish(&mut self, now: Now) -> bool {
+        if self.publishes == Publishes::ToWait {
+            self.publishes = Publishes::Wait(now.tick);
+        }
+        self.holds_publish()
+    }
+
+    /// When one that waits goes on without an answer.
+    pub(super) fn publish_deadline(&self) -> Option<Tick> {
+        match self.publishes {
+            Publishes::Wait(since) => Some(since.after_ms(PUBLISH_WAITS_MS)),
+            Publishes::ToWait | Publishes::Pass => None,
+        }
+    }
+
+    /// Until all are answered, publishes do not wait.
+    pub(super) fn let_publishes_pass(&mut self) {
+        self.publishes = Publishes::Pass;
     }
 
     pub(super) fn are_none(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn packet_ids(&self) -> impl Iterator<Item = u16> {
+        self.waiting.iter().map(|request| request.packet_id)
     }
 
     fn get(&mut self, packet_id: u16) -> Option<&mut Request> {

@@ -1,8 +1,9 @@
 //! However the bytes of a client arrive, the front does the same.
 
-use courser_contract::{QoS, Refusal, Routed};
+use courser_contract::{QoS, Refusal, Routed, SubscribeResult};
 use proptest::prelude::*;
 
+use super::subscribe::subscribed;
 use super::support::{Client, V5, V311, aliased, packet_id, publish, to_session, view};
 use crate::codec::{
     Packet, Pingreq, ProtocolVersion, Puback, Pubcomp, Pubrec, Pubrel, QoS as WireQos,
@@ -65,6 +66,17 @@ fn run(mut client: Client, bytes: &[u8], cuts: &[usize]) -> (Vec<String>, Vec<u8
         if cut > at {
             client.gives(&bytes[at..cut]);
             at = cut;
+        }
+    }
+    // A PUBLISH waits for the requests before it, and all that is behind it.
+    while !client.front.wants_read() && !client.rest.is_empty() {
+        let mut waiting: Vec<u16> = Vec::new();
+        waiting.extend(client.front.requests.iter().flat_map(|it| it.packet_ids()));
+        if waiting.is_empty() {
+            break;
+        }
+        for id in waiting {
+            client.told(subscribed(id, &[SubscribeResult::Failed]));
         }
     }
     let mut effects = Vec::new();

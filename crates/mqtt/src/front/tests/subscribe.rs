@@ -2,8 +2,12 @@
 
 use courser_contract::{QoS, RequestPart, SubscribeResult, ToFront};
 
-use super::support::{Client, Hello, V5, V311};
-use crate::codec::{Property, QoS as WireQos, RetainHandling, SubscriptionId, SubscriptionOptions};
+use super::support::{Client, Hello, V5, V311, packet_id, publish};
+use crate::codec::{
+    Packet, Pingreq, Properties, Property, QoS as WireQos, RetainHandling, Subscribe,
+    SubscriptionId, SubscriptionOptions, SubscriptionsBuilder, TopicFilter, TopicFiltersBuilder,
+    Unsubscribe,
+};
 use crate::front::{Feature, FrontConfig};
 
 const QOS0: SubscriptionOptions = SubscriptionOptions::new(WireQos::AtMostOnce);
@@ -358,4 +362,148 @@ fn requests_that_are_answered_hold_no_memory() {
         existed: vec![true],
     });
     assert!(client.front.requests.is_none());
+}
+
+fn both_answered(client: &mut Client) {
+    client.told(subscribed(1, &[granted(QoS::AtLeastOnce)]));
+    client.told(ToFront::Unsubscribed {
+        part: RequestPart::whole(2),
+        existed: vec![true],
+    });
+}
+
+/// `SUBSCRIBE`, `UNSUBSCRIBE` and a PUBLISH in one read.
+fn publishes_behind_requests(client: &mut Client, qos: u8) {
+    let mut bytes = client.encoded(&Packet::Subscribe(Subscribe {
+        packet_id: packet_id(1),
+        properties: Properties::EMPTY,
+        subscriptions: filter_a().subscriptions(),
+    }));
+    let mut filters = TopicFiltersBuilder::new();
+    filters.push(TopicFilter::new("b").unwrap());
+    bytes.extend(client.encoded(&Packet::Unsubscribe(Unsubscribe {
+        packet_id: packet_id(2),
+        properties: Properties::EMPTY,
+        filters: filters.filters(),
+    })));
+    bytes.extend(client.encoded(&Packet::Publish(publish("a", qos, 7))));
+    bytes.extend(client.encoded(&Packet::Pingreq(Pingreq)));
+    client.gives(&bytes);
+}
+
+fn filter_a() -> SubscriptionsBuilder {
+    let mut filters = SubscriptionsBuilder::new();
+    filters.push(TopicFilter::new("a").unwrap(), QOS1);
+    filters
+}
+
+#[test]
+fn a_publish_does_not_overtake_the_subscribe_and_the_unsubscribe_before_it() {
+    // v3 [MQTT-3.10.4-2], v5 [MQTT-3.10.4-2]; M38
+    for version in [V311, V5] {
+        for (qos, durable) in [(0, false), (1, false), (2, false), (1, true), (2, true)] {
+            let mut client = match durable {
+                true => Client::durable(version),
+                false => Client::attached(version),
+            };
+            publishes_behind_requests(&mut client, qos);
+            assert_eq!(client.effects().len(), 2, "the requests");
+            assert!(client.hears().is_empty(), "nothing passes the PUBLISH");
+            assert!(!client.front.wants_read());
+            client.told(subscribed(1, &[granted(QoS::AtLeastOnce)]));
+            assert!(client.effects().is_empty(), "one is not answered");
+            assert!(!client.front.wants_read());
+            client.told(ToFront::Unsubscribed {
+                part: RequestPart::whole(2),
+                existed: vec![true],
+            });
+            assert!(!client.effects().is_empty(), "published");
+            let heard = client.hears();
+            assert!(heard[0].starts_with("SUBACK 1"), "{heard:?}");
+            assert!(heard[1].starts_with("UNSUBACK 2"), "{heard:?}");
+            assert_eq!(heard.last().unwrap(), "PINGRESP");
+            assert!(client.front.wants_read() && client.front.requests.is_none());
+        }
+    }
+}
+
+#[test]
+fn what_is_no_publish_passes_requests() {
+    let mut client = Client::attached(V5);
+    client.gets_run(0, 1);
+    client.hears();
+    client.subscribes(1, &[], &[("a", QOS0)]);
+    client.pubacks(1);
+    client.says(&Packet::Pingreq(Pingreq));
+    let effects = client.effects();
+    assert!(
+        effects.iter().any(|it| it.contains("outcome")),
+        "{effects:?}"
+    );
+    assert_eq!(client.hears(), ["PINGRESP"]);
+    client.disconnects(crate::codec::ReasonCode::NORMAL_DISCONNECTION, &[]);
+    assert_eq!(client.effects().last().unwrap(), "close Disconnect");
+}
+
+#[test]
+fn a_publish_waits_five_seconds_for_a_home_that_does_not_answer() {
+    // M49
+    let hello = Hello {
+        keep_alive_seconds: 1,
+        ..Hello::default()
+    };
+    for version in [V311, V5] {
+        let mut client = Client::attached_with(version, |_| {}, &hello);
+        publishes_behind_requests(&mut client, 0);
+        client.effects();
+        client.passes(4_999);
+        assert!(client.effects().is_empty(), "neither published nor cut");
+        client.passes(1);
+        assert!(client.front.wants_read());
+        client.gives(&[]);
+        assert_eq!(client.effects().len(), 1, "published");
+        // Those behind it do not wait for what says nothing.
+        client.publishes("a", 0, 0);
+        assert_eq!(client.effects().len(), 1);
+        both_answered(&mut client);
+        client.subscribes(3, &[], &[("c", QOS0)]);
+        client.effects();
+        client.publishes("c", 0, 0);
+        assert!(client.effects().is_empty(), "the next one waits again");
+    }
+}
+
+#[test]
+fn a_publish_that_waits_is_taken_before_another_connection_takes_over() {
+    let mut client = Client::attached(V5);
+    publishes_behind_requests(&mut client, 0);
+    client.effects();
+    assert!(client.front.handle_last_read());
+    client.gives(&[]);
+    assert_eq!(client.effects().len(), 1, "published");
+    assert!(!client.front.handle_last_read());
+}
+
+#[test]
+fn a_packet_has_1024_filters_at_most() {
+    // docs/mqtt.md
+    for (version, refused) in [(V311, "80"), (V5, "97")] {
+        let mut client = Client::attached(version);
+        let filters = vec![("a", QOS0); 1_025];
+        client.subscribes(1, &[], &filters[..1_024]);
+        assert_eq!(client.effects().len(), 32);
+        client.subscribes(2, &[], &filters);
+        assert_eq!(client.effects().len(), 32, "the one above is not asked for");
+        for first in (0..1_024).step_by(32) {
+            client.told(ToFront::Subscribed {
+                part: RequestPart {
+                    packet_id: 2,
+                    first,
+                },
+                results: vec![granted(QoS::AtMostOnce); 32],
+            });
+        }
+        let heard = client.hears().remove(0);
+        assert!(heard.ends_with(&format!("00 {refused}")), "{heard}");
+    }
 }
