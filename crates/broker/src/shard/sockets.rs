@@ -161,24 +161,36 @@ impl Shard {
         let Some(mut connection) = self.fronts.take(id) else {
             return;
         };
-        let mut close = None;
-        let may_read = |it: &Self, connection: &mut Connection| {
-            connection.life == Life::Open && matches!(it.hold(connection), Hold::None | Hold::Pace)
-        };
-        if connection.front.handle_last_read() && may_read(self, &mut connection) {
-            connection.unparsed = false;
-            let waited = connection.rest.take();
-            close = waited.and_then(|buffer| self.parse(id, &mut connection, buffer));
-        }
-        let reads = close.is_none() && !connection.unparsed;
-        if reads && may_read(self, &mut connection) {
+        let mut close = self.parse_last(id, &mut connection);
+        if close.is_none() && !connection.unparsed && self.may_read_last(&mut connection) {
             let received = connection.receive_at_once(&self.pool);
             close = received.and_then(|(buffer, count)| {
                 self.hub.counters.bytes_received += count as u64;
                 self.parse(id, &mut connection, buffer)
             });
+            close = close.or_else(|| self.parse_last(id, &mut connection));
         }
         self.put_back(id, connection, close);
+    }
+
+    /// Handles what was received and is left: a turn's budget ended, or it waited for the attachment or for a SUBACK. Each pass takes a packet at least.
+    fn parse_last(&mut self, id: FrontId, connection: &mut Connection) -> Option<CloseCause> {
+        loop {
+            connection.front.handle_last_read();
+            if !connection.unparsed || !self.may_read_last(connection) {
+                return None;
+            }
+            connection.unparsed = false;
+            let buffer = connection.rest.take()?;
+            let close = self.parse(id, connection, buffer);
+            if close.is_some() {
+                return close;
+            }
+        }
+    }
+
+    fn may_read_last(&self, connection: &mut Connection) -> bool {
+        connection.life == Life::Open && matches!(self.hold(connection), Hold::None | Hold::Pace)
     }
 
     /// Why this socket must not be read now.

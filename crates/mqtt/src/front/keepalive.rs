@@ -83,13 +83,11 @@ impl Front {
         self.requests.as_ref()?.publish_deadline()
     }
 
-    /// Nothing is read after this: publishes that wait for requests, or would, wait no longer. Whether one did.
-    pub fn handle_last_read(&mut self) -> bool {
-        self.requests.as_mut().is_some_and(|requests| {
-            let held = requests.holds_publish();
+    /// Nothing is read after this: publishes that wait for requests, or would, wait no longer.
+    pub fn handle_last_read(&mut self) {
+        if let Some(requests) = &mut self.requests {
             requests.let_publishes_pass();
-            held
-        })
+        }
     }
 
     /// The shell stops or resumes reading for reasons of its own (M49).

@@ -11,7 +11,7 @@
 //! - after each turn it looks at [`Front::poll_timeout`] of the fronts that it touched and arms a timer when that is earlier than the
 //!   armed one; a timer that fires early costs nothing but the call;
 //! - after a write that leaves less than [`Output::LOW_BYTES`], it calls [`Front::handle_output_room`];
-//! - before a [`ToFront::TakenOver`] it calls [`Front::handle_last_read`], and gives what waited, if that is so;
+//! - before a [`ToFront::TakenOver`] it calls [`Front::handle_last_read`], and gives what waited;
 //! - it keeps a front, also one whose socket is gone, until the front calls [`FrontEffects::close`]: while the session is being
 //!   attached the front must hear the answer, so that it can let go of what it was given;
 //! - effects are called within `deliver`, which a partition may call: messages to partitions are queued, not handled in the call; and
