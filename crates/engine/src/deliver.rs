@@ -277,6 +277,9 @@ impl Partition {
         if fate != Fate::Received {
             let count = u16::try_from(count).unwrap_or(u16::MAX);
             live.under_way = live.under_way.saturating_sub(count);
+            if !self.lead.scans.is_empty() {
+                self.lead.scans.note_taken(uid, u64::from(count));
+            }
         }
         if fate == Fate::Rejected {
             fx.dropped(Dropped::Rejected, count);

@@ -142,6 +142,14 @@ impl Partition {
         })
     }
 
+    /// Whether less than half of the room of a stream is used.
+    pub(crate) fn is_low(&self, stream: u64) -> bool {
+        self.queue(stream).is_some_and(|(queue, reserved)| {
+            let most = Most::of(&self.config.limits, self.session_limits(stream));
+            fill(most, queue, reserved, 0) == Fill::Low
+        })
+    }
+
     /// A message was put into a stream that is half full or more. Unless nobody takes from it, its publisher should slow down.
     #[cold]
     fn note_high(&mut self, stream: u64) {

@@ -21,6 +21,8 @@ pub(crate) use self::open::{OpenScan, OpenScans};
 
 /// Most messages of one answer: a page costs a question, an entry and a turn of each side, whatever is on it.
 const FIND_MAX: u32 = 255;
+/// Least messages that a session with a full window takes between two questions, unless its window is smaller: fewer are not worth one.
+const SHARE_MIN: u32 = 64;
 /// Most bytes of one answer, or one message.
 const FIND_BYTES_MAX: usize = 32 << 10;
 /// Most topics that one question looks at.
@@ -68,7 +70,8 @@ impl Partition {
         self.scan_on(uid.0, fx);
     }
 
-    /// Asks for more retained messages, as far as the session's window has room; one question at a time.
+    /// Asks for more retained messages, as far as the session's window has room; one question at a time. Where it has none, live messages
+    /// come faster than the session takes them: it is asked for as many as were taken, so that finds neither starve nor fill the stream.
     pub(crate) fn scan_on(&mut self, stream: u64, fx: &mut impl PartitionEffects) {
         if self.lead.scans.is_empty() {
             return;
@@ -81,9 +84,15 @@ impl Partition {
             return;
         };
         let backlog = i64::from(session.stream.live()) + session.lead.reserved.messages;
-        let room = i64::from(live.window) - backlog;
-        let Ok(room @ 1..) = u32::try_from(room) else {
-            return;
+        let limit = match u32::try_from(i64::from(live.window) - backlog) {
+            Ok(room @ 1..) => room,
+            Ok(0) | Err(_) => {
+                let taken = self.lead.scans.taken(uid).min(u32::from(live.window));
+                if taken < SHARE_MIN.min(u32::from(live.window)) || !self.is_low(stream) {
+                    return;
+                }
+                taken
+            }
         };
         let asks = self.lead.next_request();
         let Some((number, partition)) = self.lead.scans.ask(uid, asks) else {
@@ -112,7 +121,7 @@ impl Partition {
             },
             filter: open.filter.clone(),
             after,
-            limit: u8::try_from(room.min(FIND_MAX)).expect("it is at most 255"),
+            limit: u8::try_from(limit.min(FIND_MAX)).expect("it is at most 255"),
         };
         fx.send_partition(partition, ToPartition::ScanRetained(Box::new(question)));
     }

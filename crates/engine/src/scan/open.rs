@@ -61,6 +61,8 @@ struct OfSession {
     /// Bytes of QoS 0 that were sent since the front was asked last, and whether it has not answered.
     sent: u64,
     waits_for_front: bool,
+    /// Messages of its stream that it has taken since a scan asked last.
+    taken: u32,
     overtaken: Overtaken,
 }
 
@@ -139,6 +141,19 @@ impl OpenScans {
         of.waits_for_front
     }
 
+    /// A session has taken messages of its stream.
+    pub(crate) fn note_taken(&mut self, uid: SessionUid, count: u64) {
+        if let Some(of) = self.sessions.get_mut(&uid) {
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            of.taken = of.taken.saturating_add(count);
+        }
+    }
+
+    /// How many it has taken since the last question.
+    pub(crate) fn taken(&self, uid: SessionUid) -> u32 {
+        self.sessions.get(&uid).map_or(0, |of| of.taken)
+    }
+
     /// The front has room for more, or is a new one.
     pub(crate) fn front_has_room(&mut self, uid: SessionUid) {
         if let Some(of) = self.sessions.get_mut(&uid) {
@@ -157,6 +172,7 @@ impl OpenScans {
         let mut scans = self.scans.range_mut((uid, 0)..=(uid, u64::MAX));
         let (&(_, number), open) = scans.find(|(_, open)| !open.waiting.is_empty())?;
         of.is_asking = true;
+        of.taken = 0;
         open.asked = Some(question);
         Some((number, open.waiting.pop()?))
     }

@@ -311,6 +311,86 @@ fn a_scan_goes_on_with_a_window_of_one_m34() {
     assert_eq!(world.got(a), expected);
 }
 
+/// Live messages of the same filter come as fast as the reader takes any, and more wait than its window holds: what is retained comes all the same.
+#[test]
+fn m34_a_scan_does_not_starve_behind_live_messages() {
+    const RETAINED: usize = 60;
+    let limits = Limits {
+        queue_messages_max: 2_000,
+        ..Limits::default()
+    };
+    for (window, acks_a_turn) in [(1_u16, 1), (10, 5), (80, 40)] {
+        let mut world = World::with_limits(limits.clone());
+        for n in 0..RETAINED {
+            world.retain(&format!("t/{n:03}"), &n.to_string(), QoS::AtLeastOnce);
+        }
+        world.settle();
+        let a = world.client("a");
+        world.clients[a].acks = Acks::Held;
+        let options = Options {
+            receive_maximum: window,
+            ..Options::durable()
+        };
+        world.attach(a, options);
+        world.subscribe(a, to("t/#", QoS::AtLeastOnce));
+        let burst = usize::from(window) + 20;
+        for n in 0..burst {
+            world.send("t/live", &n.to_string(), QoS::AtLeastOnce);
+        }
+        let (mut found, mut live) = (Vec::new(), 0);
+        let mut waiting_max = 0;
+        for turn in 0..(2 * RETAINED + burst) / acks_a_turn + 10 {
+            for n in 0..acks_a_turn {
+                world.send("t/live", &format!("{turn} {n}"), QoS::AtLeastOnce);
+            }
+            for got in std::mem::take(&mut world.clients[a].got) {
+                match got.retain {
+                    true => found.push(got.payload),
+                    false => live += 1,
+                }
+            }
+            let counts = world.nodes[&DURABLE].partition.counts();
+            waiting_max = waiting_max.max(counts.queued_messages);
+            world.ack(a, acks_a_turn);
+        }
+        let expected: Vec<_> = (0..RETAINED).map(|n| n.to_string()).collect();
+        assert_eq!(found.len(), expected.len(), "window {window}, {live} live");
+        assert_eq!(found, expected, "each once, in topic order");
+        let most = (burst + RETAINED + 2 * usize::from(window)) as u64;
+        assert!(waiting_max <= most, "{waiting_max} wait");
+    }
+}
+
+#[test]
+fn m34_a_scan_asks_for_nothing_while_the_stream_is_half_full() {
+    let limits = Limits {
+        queue_messages_max: 40,
+        ..Limits::default()
+    };
+    let mut world = World::with_limits(limits);
+    for n in 0..100 {
+        world.retain(&format!("t/{n:03}"), &n.to_string(), QoS::AtLeastOnce);
+    }
+    world.settle();
+    let a = client(&mut world, "a");
+    world.clients[a].acks = Acks::Held;
+    world.subscribe(a, to("t/#", QoS::AtLeastOnce));
+    let found = |world: &World| world.clients[a].got.iter().filter(|it| it.retain).count();
+    assert_eq!(found(&world), 10, "a window");
+    for n in 0..40 {
+        world.send("t/live", &n.to_string(), QoS::AtLeastOnce);
+    }
+    // 40 wait, and 21 when these are taken.
+    for _ in 0..19 {
+        world.ack(a, 1);
+    }
+    assert_eq!(found(&world), 10);
+    for _ in 0..150 {
+        world.ack(a, 1);
+    }
+    assert_eq!(found(&world), 100);
+}
+
 #[test]
 fn a_full_store_refuses_and_counts_m4() {
     let limits = Limits {
