@@ -190,7 +190,7 @@ fn diff(
 fn with(flags: &SettingFlags, act: impl FnOnce(&Resolved) -> Exit) -> Exit {
     match flags.resolve() {
         Ok(resolved) => {
-            for warning in &resolved.warnings {
+            for warning in resolved.warnings.iter().chain(&resolved.doubts) {
                 eprintln!("courser: warning: {warning}");
             }
             act(&resolved)
@@ -201,7 +201,7 @@ fn with(flags: &SettingFlags, act: impl FnOnce(&Resolved) -> Exit) -> Exit {
 
 fn check(flags: &SettingFlags, anonymous: Anonymous, files: Files, report: Report) -> Exit {
     let checked = flags.resolve().and_then(|resolved| {
-        for warning in &resolved.warnings {
+        for warning in resolved.warnings.iter().chain(&resolved.doubts) {
             eprintln!("courser: warning: {warning}");
         }
         match preflight::faults(&resolved, anonymous, files) {

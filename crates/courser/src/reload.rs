@@ -82,6 +82,10 @@ impl Running {
             let facts = fault_json(warning).to_string();
             tracing::warn!(event = "setting_deprecated", { FACTS } = facts, "{warning}");
         }
+        for doubt in &new.doubts {
+            let facts = fault_json(doubt).to_string();
+            tracing::warn!(event = "setting_doubtful", { FACTS } = facts, "{doubt}");
+        }
         let (answer, adopted) = compare(&self.now, &new);
         broker.reconfigure(adopted.settings.clone());
         self.log.set(&adopted.settings);

@@ -142,6 +142,10 @@ fn begin_log(resolved: &Resolved) -> Result<Log, Exit> {
         let facts = fault_json(warning).to_string();
         tracing::warn!(event = "setting_deprecated", { FACTS } = facts, "{warning}");
     }
+    for doubt in &resolved.doubts {
+        let facts = fault_json(doubt).to_string();
+        tracing::warn!(event = "setting_doubtful", { FACTS } = facts, "{doubt}");
+    }
     Ok(log)
 }
 

@@ -18,6 +18,8 @@ pub struct Resolved {
     pub settings: Settings,
     /// What works and should be changed, each with its place.
     pub warnings: Vec<SettingError>,
+    /// What works and is hardly meant, each with its place.
+    pub doubts: Vec<SettingError>,
     /// Files that were read for them, and folders whose files are included: what reading them again needs.
     pub files: Vec<PathBuf>,
     pub(crate) origins: BTreeMap<String, Origin>,

@@ -11,7 +11,7 @@ pub(crate) use file::raw;
 use self::draw::Elsewhere;
 
 use crate::Setting;
-use crate::check::contradictions;
+use crate::check::{contradictions, doubts};
 use crate::error::{Errors, Origin, SettingError};
 use crate::list::{DrawnItems, FieldKey, Given, NotAssigned, Table, Tables};
 use crate::moved::{Fate, MOVED, Moved};
@@ -136,9 +136,10 @@ impl Sources {
     pub fn resolve(mut self) -> Result<Resolved, Errors> {
         self.settings.place_listeners();
         let mut errors = self.errors;
-        let resolved = Resolved {
+        let mut resolved = Resolved {
             settings: self.settings,
             warnings: self.warnings,
+            doubts: Vec::new(),
             origins: self.origins,
             references: self.references,
             files: self.read,
@@ -146,11 +147,13 @@ impl Sources {
         // What is wrong by itself has left a value that nobody has set, which may contradict others.
         if errors.is_empty() {
             errors = contradictions(&resolved);
+            let mut doubts = doubts(&resolved);
             let drawn = DrawnItems::of(&resolved.references);
-            for error in &mut errors {
+            for error in errors.iter_mut().chain(&mut doubts) {
                 error.message = drawn.hide(&error.message);
                 error.key = error.key.as_deref().map(|key| drawn.hide(key));
             }
+            resolved.doubts = doubts;
         }
         if errors.is_empty() {
             return Ok(resolved);

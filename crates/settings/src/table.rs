@@ -166,7 +166,7 @@ settings! {
         receive_maximum: u16 = 1024, in 1..=u16::MAX, applies = NewConnections;
         /// Publishes of QoS 1 and 2 that the broker has under way to one client, whatever more that client allows.
         outbound_window_max: u16 = 1024, in 1..=SESSION_PACKET_IDS, applies = NewConnections;
-        /// Longest keep-alive in seconds. A client that asks for a longer one, or for none, gets this one. 0 is no limit.
+        /// Longest keep-alive in seconds. A client of MQTT 5.0 that asks for a longer one, or for none, gets this one; one of 3.1.1 cannot be told, and keeps its own. 0 is no limit.
         keep_alive_max_seconds: u16 = 0, in 0..=u16::MAX, applies = NewConnections;
         /// Time for CONNECT to arrive whole.
         connect_timeout: Duration = Duration::from_secs(5), in Duration::from_millis(100)..=Duration::from_secs(300), applies = NewConnections;

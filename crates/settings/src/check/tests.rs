@@ -284,3 +284,30 @@ fn i14_what_contradicts_shows_nothing_that_was_drawn() {
         "{errors}"
     );
 }
+
+#[test]
+fn packets_that_no_session_takes_are_doubted() {
+    let doubts = |text: &str| {
+        let resolved = Sources::new().file("f", text).resolve();
+        let doubts = resolved.expect("it is allowed").doubts;
+        doubts.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    const WHY: &str = r#"session.queue_bytes_max = "16MiB": a larger message of QoS 1 or 2 is acknowledged, and no subscriber gets it"#;
+    assert!(doubts("").is_empty());
+    assert!(doubts("mqtt.packet_bytes_max = \"16MiB\"").is_empty());
+    assert_eq!(
+        doubts("mqtt.packet_bytes_max = \"17MiB\""),
+        [format!(
+            r#"f:1:25: mqtt.packet_bytes_max = "17MiB" is more than {WHY}"#
+        )]
+    );
+    assert_eq!(
+        doubts("[[listener]]\nname = \"x\"\nunix = \"/x\"\npacket_bytes_max = \"17MiB\""),
+        [format!(
+            r#"f:4:20: listener["x"].packet_bytes_max = "17MiB" is more than {WHY}"#
+        )]
+    );
+    let small = doubts("session.queue_bytes_max = \"512KiB\"");
+    assert_eq!(small.len(), 1, "{small:?}");
+    assert!(small[0].starts_with("f:1:27: mqtt.packet_bytes_max = \"1MiB\" is more than"));
+}
