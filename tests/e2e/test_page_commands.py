@@ -78,6 +78,7 @@ WAYS = {
     },
     "docs/security.md": {
         "sub -L mqtts://broker.example/test/# --cafile authority.pem": Way(("-C", "1")),
+        "domain set default --quota queued_messages=1000 --quota messages_per_second=50": YES,
         "bench connect -L mqtts://broker.example --rate 300": Way(("-n", "30", "--hold", "0")),
     },
 }
