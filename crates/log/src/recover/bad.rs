@@ -35,6 +35,11 @@ impl Candidate {
     const fn number(&self) -> BatchNumber {
         BatchNumber(self.header.number.get())
     }
+
+    /// Whether it was written by a start that had found the batches before it lost: then what is left of those was never given up.
+    const fn is_behind_lost(&self) -> bool {
+        self.header.previous_crc.get() == 0 && self.header.previous_partitions.get() == u64::MAX
+    }
 }
 
 /// What is known of a place where no batch follows.
@@ -84,7 +89,7 @@ impl Bad {
         let is_void = match next.number().0.checked_sub(header.number.get()) {
             None | Some(0) => false,
             Some(1) => next.header.previous_crc != header.crc,
-            Some(_) => next.header.start.get() > header.start.get(),
+            Some(_) => next.header.start.get() > header.start.get() && !next.is_behind_lost(),
         };
         if is_void {
             self.remains = None;

@@ -99,6 +99,35 @@ fn i1_a_lost_end_is_found_by_every_start_until_it_is_accepted() {
     }
 }
 
+/// What is left of the first lost batch was read by the first start only.
+#[test]
+fn m44_what_is_left_of_a_lost_end_is_found_by_every_start() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1, 2]);
+    let bad = recorded.write_of(&[1, 2], 7_000);
+    recorded.log.sync().expect("synced");
+    recorded.write_synced(&[2]);
+    recorded.write_synced(&[1]);
+    let manifests = support::manifest(1, 3, recorded.log.synced());
+    // The record of partition 1 is whole.
+    let name = bad.place.segment.file_name();
+    let mut bytes = recorded.disk.bytes(&name).expect("it is there");
+    bytes[bad.place.offset as usize + 8_192..].fill(0);
+    recorded.disk.replace(&name, bytes);
+    for found in starts::<3>(&recorded.disk, &manifests, 2) {
+        let after = |after| PartitionDamage::InDoubt {
+            after: LogIndex(after),
+        };
+        assert_eq!(damage(&found, 1), Some(after(2)), "{}", found.report);
+        assert_eq!(damage(&found, 2), Some(after(1)), "{}", found.report);
+    }
+    drop(go_on(&recorded.disk.kill(), &manifests, 5));
+    for found in starts::<2>(&recorded.disk, &manifests, 6) {
+        assert_eq!([1, 2].map(|id| damage(&found, id)), [None, None]);
+        assert_eq!([1, 2].map(|id| entries(&found, id)), [3, 2]);
+    }
+}
+
 /// The segment whose head says that something is lost is used again before anybody has accepted it: a later one says the same.
 #[test]
 fn i1_a_lost_end_is_known_when_the_segment_behind_it_is_used_again() {
