@@ -384,6 +384,8 @@ fn write_node(folder: &Path, node: &NodeFile) -> io::Result<()> {
     if exchanged.is_err() {
         // There is none yet, or the file system exchanges nothing.
         fs::rename(&new, &name)?;
+        // For the next start, while there is room.
+        let _spare = write_new(&new, &bytes);
     }
     folder.sync_all()
 }

@@ -176,13 +176,10 @@ fn d8_a_start_writes_into_files_that_are_there() {
         files.sort_unstable();
         files
     };
-    for start in 1..=2 {
-        let open = DataFolder::open(folder.path(), 4, Relaxed::None).expect("it opens");
-        assert_eq!(open.node().start, start);
-    }
+    drop(DataFolder::open(folder.path(), 4, Relaxed::None).expect("a new folder"));
     let before = files();
     let lock = fs::metadata(path("LOCK")).expect("it is there");
-    for start in 3..=6 {
+    for start in 2..=5 {
         // What is left of the one before the last counts for nothing.
         fs::write(path("node.new"), [b'x'; 70]).expect("written");
         let open = DataFolder::open(folder.path(), 4, Relaxed::None).expect("it opens");
