@@ -168,6 +168,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::ForgetVote => (Layer::Consensus, Worlds::Disk, 1, &["I6:"]),
         Bug::CutRot => (Layer::Log, Worlds::Disk, 1, &["I1:"]),
         Bug::CutLost => (Layer::Log, Worlds::Disk, 1, &["I1:"]),
+        Bug::ForgetLost => (Layer::Log, Worlds::Disk, 1, &["M44:"]),
         Bug::ReadRecycled => (
             Layer::Log,
             Worlds::Disk,

@@ -86,6 +86,8 @@ bugs! {
     CutRot,
     /// On a disk: a batch that a disk has lost is the end of the log (M44).
     CutLost,
+    /// On a disk: heads of segments say that the log ended with the last batch that is left of it (M44).
+    ForgetLost,
     /// On a disk: blocks of an older life of a segment count as new (M44).
     ReadRecycled,
     /// On a disk: segments with live entries are used again.
@@ -290,6 +292,7 @@ impl Bug {
         match self {
             Self::CutRot => Some(PlantedLog::CutRot),
             Self::CutLost => Some(PlantedLog::CutLost),
+            Self::ForgetLost => Some(PlantedLog::ForgetLost),
             Self::ReadRecycled => Some(PlantedLog::ReadRecycled),
             Self::EmptyHeads => Some(PlantedLog::HeadWithoutHardStates),
             Self::FreeKept => Some(PlantedLog::FreeKept),

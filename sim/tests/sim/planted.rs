@@ -58,6 +58,7 @@ bank! {
     a_vote_that_is_not_written: ForgetVote,
     rot_that_is_cut: CutRot,
     lost_writes_that_are_cut: CutLost,
+    lost_ends_that_are_forgotten: ForgetLost,
     a_recycled_segment_that_is_read_as_new: ReadRecycled,
     hard_states_that_are_lost_with_their_segment: EmptyHeads,
     forwards_that_are_forgotten_at_a_restart: ForgetInbox,

@@ -1,7 +1,5 @@
 //! What would be left if something happened now: tried on a copy of the disk.
 
-use std::iter;
-
 use courser_contract::Now;
 use courser_engine::{Limits, Partition};
 use courser_log::SegmentNumber;
@@ -15,6 +13,9 @@ use super::recovery::{Opened, open};
 use super::restore::{Lacking, restore};
 use super::truth::MayRot;
 use crate::rng::Rng;
+
+/// Where batches begin.
+const BLOCK: u64 = 4_096;
 
 /// Flips of a bit after the end of a process.
 const FLIPS: usize = 6;
@@ -96,14 +97,15 @@ impl World {
             };
             let Some((name, at)) = place else { continue };
             let bits = 1 << node.rng.below(8);
-            let lost = [Some(Rot::Block), Some(Rot::Write), None][round % 3];
-            for rot in iter::once(Rot::Bit(bits)).chain(lost) {
+            let lost = [Rot::Block, Rot::Write, Rot::End][round % 3];
+            for rot in [Rot::Bit(bits), lost] {
                 let rotten = log.fork();
                 // Who accepts a loss makes room for what comes behind it: on a full disk the log takes nothing, and says so.
                 rotten.set_capacity(None);
                 rot.happen(&rotten, &name, at);
                 let folders = (node.folder(&rotten), node.folder(&checkpoints.fork()));
-                match node.try_rot(&whole, (&name, at), folders, (counter, now, &limits)) {
+                let what = (rot, &name[..], at);
+                match node.try_rot(&whole, what, folders, (counter, now, &limits)) {
                     Ok(tried) => self.counts.damaged += tried,
                     Err(text) => {
                         let text = format!("{text} ({rot:?} at byte {at} of {name})");
@@ -230,6 +232,8 @@ enum Rot {
     Block,
     /// Nor was anything else of that write.
     Write,
+    /// Nor was anything behind it, in this segment and in all later ones.
+    End,
 }
 
 impl Rot {
@@ -238,16 +242,32 @@ impl Rot {
             Self::Bit(bits) => log.rot(name, at, bits),
             Self::Block => log.lose_block(name, at),
             Self::Write => log.lose_write(name, at),
+            Self::End => lose_end(log, name, at),
         }
     }
 }
 
+/// Zeros, from a block on: only a checkpoint knows that there was more.
+fn lose_end(log: &MemDisk, name: &str, at: u64) {
+    for later in segments(log).into_iter().filter(|it| it[..] >= *name) {
+        let from = match later == name {
+            true => (at & !(BLOCK - 1)).max(BLOCK),
+            false => BLOCK,
+        };
+        let mut bytes = log.bytes(&later).expect("it is there");
+        let from = bytes.len().min(from as usize);
+        bytes[from..].fill(0);
+        log.replace(&later, bytes);
+    }
+}
+
 impl DiskNode {
-    /// Opens a copy that is not what it was at a place, and tries what is damaged. How many partitions that were.
+    /// Opens a copy that is not what it was at a place, once more without anybody having accepted anything, and tries what is damaged. How
+    /// many partitions that were.
     fn try_rot(
         &self,
         whole: &Opened,
-        (name, at): (&str, u64),
+        (rot, name, at): (Rot, &str, u64),
         folders: (PlantedDisk, PlantedDisk),
         (counter, now, limits): (u32, Now, &Limits),
     ) -> Result<u64, String> {
@@ -255,7 +275,7 @@ impl DiskNode {
         let unproven = whole.recovered.report.unproven;
         let is_unproven =
             unproven.is_some_and(|from| (segment, at) >= (Some(from.segment), from.offset));
-        let may_rot = match is_unproven {
+        let may_rot = match is_unproven || matches!(rot, Rot::End) {
             true => MayRot::Unproven,
             false => MayRot::Yes,
         };
@@ -264,7 +284,24 @@ impl DiskNode {
             return Ok(0);
         };
         opened.compare(self, may_rot, self.lost_power())?;
-        damage::probe(self, opened, folders, (counter, now, limits))
+        let damage = |opened: &Opened| {
+            let ids = self.truth.keys();
+            ids.map(|id| (*id, opened.recovered.damage(*id)))
+                .collect::<Vec<_>>()
+        };
+        let first = damage(&opened);
+        drop(opened);
+        // What a start has found is found by the next one too.
+        let opened = open(self, folders.clone(), counter + 1)?;
+        let again = damage(&opened);
+        let mut both = first.iter().zip(&again);
+        if let Some(((id, first), (_, again))) = both.find(|(first, again)| first != again) {
+            return Err(format!(
+                "partition {}: M44: {first:?} is {again:?} at the next start",
+                id.0
+            ));
+        }
+        damage::probe(self, opened, folders, (counter + 1, now, limits))
     }
 
     /// A bit of what is written in some segment.
