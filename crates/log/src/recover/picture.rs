@@ -94,10 +94,11 @@ impl Partition {
         last.unwrap_or_else(|| self.checkpoint())
     }
 
-    /// A lost batch may have held its hard state: an entry of a newer term shows that this was so. Whom this node voted for in that
+    /// A lost batch may have held its hard state: an entry or a checkpoint of a newer term shows that this was so. Whom this node voted for in that
     /// term nobody knows any more, so it begins in the next one, in which it voted for nobody.
     fn pass_unknown_votes(&mut self) {
-        let led = self.entries.last().map_or(Term(0), |entry| entry.term);
+        let saved = self.known.checkpoint.map_or(Term(0), |at| at.term);
+        let led = self.entries.last().map_or(saved, |entry| entry.term);
         let known = self.known.hard_state.unwrap_or(HardState::NONE);
         if led > known.term {
             self.known.hard_state = Some(HardState {

@@ -110,6 +110,31 @@ fn i6_a_term_is_known_by_its_entries_when_its_vote_was_in_a_lost_batch() {
     }
 }
 
+/// Found by a lost block of a simulated disk: all entries lay below a checkpoint, so that none was left to show that the term had been led.
+#[test]
+fn i6_a_term_is_known_by_a_checkpoint_when_its_vote_was_in_a_lost_batch() {
+    for rots in [false, true] {
+        let mut recorded = Recorded::new();
+        recorded.write_synced(&[1]);
+        let vote = recorded.write_vote(1);
+        for _ in 0..3 {
+            recorded.write_synced(&[1]);
+        }
+        recorded.log.witness().expect("written");
+        if rots {
+            recorded.rot(vote, HEADER + VOTE_FRAME);
+        }
+        let last = recorded.last[&1];
+        let manifests = support::manifest(last, 1, recorded.log.synced());
+        let (log, recovered) = open(&recorded.disk.kill(), 2, &manifests).expect("it opens");
+        log.check();
+        assert_eq!((entries(&recovered, 1), damage(&recovered, 1)), (0, None));
+        let found = recovered.partitions[&PartitionId(1)].hard_state;
+        let expected = if rots { (Term(2), 0) } else { (Term(1), 1) };
+        assert_eq!((found.term, found.vote), expected);
+    }
+}
+
 #[test]
 fn m44_a_lost_header_concerns_the_partitions_that_the_next_batch_names() {
     let mut recorded = Recorded::new();
