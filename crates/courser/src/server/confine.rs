@@ -133,8 +133,11 @@ impl Files {
     fn of(resolved: &Resolved) -> Self {
         let settings = &resolved.settings;
         let data = data_folder(settings).map(Path::to_owned);
+        let elsewhere = data.iter().flat_map(|data| linked(data));
+        let elsewhere: Vec<PathBuf> = elsewhere.collect();
+        let own = data.into_iter().chain(elsewhere);
         let mut files = Self {
-            own: data.into_iter().chain(backup_folders(settings)).collect(),
+            own: own.chain(backup_folders(settings)).collect(),
             listed: SYSTEM.iter().map(PathBuf::from).collect(),
             ..Self::default()
         };
@@ -170,6 +173,13 @@ pub(super) fn data_folder(settings: &Settings) -> Option<&Path> {
         Keep::Disk => Some(&settings.data.path),
         Keep::Memory => None,
     }
+}
+
+/// Folders of the data folder that are links to others, perhaps on another disk.
+fn linked(data: &Path) -> impl Iterator<Item = PathBuf> {
+    let folders = ["log", "checkpoints"].map(|name| data.join(name));
+    let folders = folders.into_iter().filter(|it| it.is_symlink());
+    folders.filter_map(|it| it.canonicalize().ok())
 }
 
 fn backup_folders(settings: &Settings) -> impl Iterator<Item = PathBuf> {

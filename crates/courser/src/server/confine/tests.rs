@@ -191,3 +191,29 @@ fn every_file_that_settings_name_is_thought_of() {
         ]
     );
 }
+
+/// The log may lie on a disk of its own.
+#[test]
+fn a_log_that_is_a_link_is_opened_where_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (data, disk) = (folder.path().join("data"), folder.path().join("disk"));
+    for folder in [&data, &disk] {
+        fs::create_dir(folder).expect("made");
+    }
+    assert_eq!(linked(&data).count(), 0);
+    symlink("../disk", data.join("log")).expect("a link");
+    symlink("../nowhere", data.join("checkpoints")).expect("a link");
+    let own: Vec<PathBuf> = linked(&data).collect();
+    assert_eq!(own, [disk.canonicalize().expect("it is there")]);
+    let files = Files {
+        own: own.into_iter().chain([data.clone()]).collect(),
+        ..Files::default()
+    };
+    confined(files, move || {
+        let path = |name: &str| data.join("log").join(name);
+        fs::write(path("1.new"), "new").expect("written");
+        fs::rename(path("1.new"), path("1.seg")).expect("renamed");
+        assert_eq!(fs::read(path("1.seg")).expect("read"), b"new");
+        refused("above", fs::write(folder.path().join("other"), "new"));
+    });
+}
