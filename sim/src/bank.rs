@@ -215,7 +215,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::WordRepeats => (
             Layer::Log,
             Worlds::BackedUp,
-            51,
+            8,
             &["I1:", "I5:", "I6:", "I7:"],
         ),
         Bug::PanicUnnoted => (Layer::Shell, Worlds::Poisoned, 1, &["M50:"]),

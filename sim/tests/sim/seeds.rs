@@ -145,9 +145,9 @@ fn what_was_offered_to_an_earlier_leader_is_not_taken() {
 /// repeat of an exchange is new to it, each time.
 #[test]
 fn a_client_may_forget_an_exchange_more_than_once() {
-    let outcome = run_plan(Worlds::TwoGroups.plan(505));
+    let outcome = run_plan(Worlds::TwoGroups.plan(24));
     assert_eq!(outcome.violation, None);
-    let came = outcome.trace.matches("c0 gets message 268 on g/1 as");
+    let came = outcome.trace.matches("c1 gets message 561 on g/0 as");
     assert_eq!(came.count(), 3, "once, and again behind each refusal");
     assert!(outcome.excused(Excuse::ExchangeForgotten) > 0);
 }
@@ -193,7 +193,7 @@ fn with_many_deposals(plan: Plan) -> Plan {
 /// was never answered, behind what it has published since.
 #[test]
 fn a_message_that_its_publisher_has_forgotten_may_come_late() {
-    for seed in [25, 282] {
+    for seed in [190, 282] {
         let outcome = run_plan(with_many_deposals(Plan::new(seed)));
         assert_eq!(outcome.violation, None, "seed {seed}");
         assert!(outcome.excused(Excuse::Forgotten) > 0, "seed {seed}");
@@ -203,7 +203,7 @@ fn a_message_that_its_publisher_has_forgotten_may_come_late() {
 /// M26: a DISCONNECT that nobody leads the session to hear of, or that is lost with its leader: to the log the connection was lost.
 #[test]
 fn a_good_bye_may_come_to_nobody() {
-    let outcome = run_plan(with_many_deposals(Plan::new(199)));
+    let outcome = run_plan(with_many_deposals(Plan::new(101)));
     assert_eq!(outcome.violation, None);
     assert!(outcome.excused(Excuse::GoodByeLost) > 0, "the will came");
 }
@@ -226,7 +226,7 @@ fn a_subscription_gets_what_was_on_its_way_to_its_keeper() {
 /// ones. Who had had those live found it when it subscribed again.
 #[test]
 fn a_retained_message_may_outlive_its_session() {
-    for seed in [6_834, 12_190] {
+    for seed in [1_082, 1_369] {
         let outcome = run_plan(with_many_deposals(Worlds::Tight.plan(seed)));
         assert_eq!(outcome.violation, None, "seed {seed}");
         let outlived = outcome.excused(Excuse::OutlivesSession);
@@ -265,7 +265,7 @@ fn a_publish_that_outlives_its_leader_reaches_clean_sessions() {
 /// connection was lost, and its will is due (M26).
 #[test]
 fn a_good_bye_may_be_lost_with_a_leader() {
-    let outcome = run_plan(Worlds::OneGroup.plan(3_608));
+    let outcome = run_plan(with_many_deposals(Worlds::OneGroup.plan(214)));
     assert_eq!(outcome.violation, None);
     assert!(outcome.excused(Excuse::GoodByeLost) > 0, "the will came");
 }
