@@ -384,8 +384,11 @@ impl Picture {
 
 /// An entry takes the place of what is there from its index on.
 fn replace_from(entries: &mut Vec<RecoveredEntry>, entry: RecoveredEntry) {
-    let from = entries.partition_point(|it| it.index < entry.index);
-    entries.truncate(from);
+    // Nearly always it is the next one.
+    if entries.last().is_some_and(|last| last.index >= entry.index) {
+        let from = entries.partition_point(|it| it.index < entry.index);
+        entries.truncate(from);
+    }
     entries.push(entry);
 }
 
