@@ -134,13 +134,8 @@ impl Partition {
     ) {
         if self.gather.facts() > 0 {
             self.gather.hurry();
-            self.lead.after(After::Scan(scan));
-        } else if self.lead.number > self.lead.applied {
-            let after = After::Scan(scan);
-            self.lead.after.push_back((self.lead.number, after));
-        } else {
-            self.answer_scan(&scan, fx);
         }
+        self.after_all(After::Scan(scan), fx);
     }
 
     /// Answers a question for retained messages.

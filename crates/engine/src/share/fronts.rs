@@ -68,19 +68,18 @@ impl Partition {
         unsure: bool,
         fx: &mut impl PartitionEffects,
     ) {
+        if !unsure {
+            return self.group_owed(group, member, front, fx);
+        }
+        if self.gather.facts() > 0 {
+            self.gather.hurry();
+        }
         let after = After::GroupOwed {
             group,
             member,
             front,
         };
-        if unsure && self.gather.facts() > 0 {
-            self.gather.hurry();
-            self.lead.after(after);
-        } else if unsure && self.lead.number > self.lead.applied {
-            self.lead.after.push_back((self.lead.number, after));
-        } else {
-            self.group_owed(group, member, front, fx);
-        }
+        self.after_all(after, fx);
     }
 
     /// Sends again what a member is owed, and says that this was all (M31).
