@@ -15,11 +15,11 @@ use std::process::{Child, Command, ExitCode, Stdio};
 const COMMAND: &str = "ahead";
 
 /// A process that builds. It ends by itself.
-pub(crate) struct Ahead(Option<Child>);
+struct Ahead(Option<Child>);
 
 impl Ahead {
     /// Begins. What it says is in `ahead.log` of the target folder.
-    pub(crate) fn start(repo: &Repo) -> Self {
+    fn start(repo: &Repo) -> Self {
         let started = spawn(repo);
         if let Err(error) = &started {
             println!("nothing is built ahead: {error:#}");
@@ -28,7 +28,7 @@ impl Ahead {
     }
 
     /// Waits for its end. That it failed is for the steps to say; what it has worked is counted here.
-    pub(crate) fn end(self, report: &mut Report) {
+    fn end(self, report: &mut Report) {
         let Some(mut child) = self.0 else { return };
         report.check("built ahead", || {
             if let Err(error) = child.wait() {
@@ -37,6 +37,13 @@ impl Ahead {
             Ok(())
         });
     }
+}
+
+/// Runs steps, and builds beside them what later ones want.
+pub(crate) fn beside(repo: &Repo, report: &mut Report, steps: impl FnOnce(&mut Report)) {
+    let ahead = Ahead::start(repo);
+    steps(report);
+    ahead.end(report);
 }
 
 fn spawn(repo: &Repo) -> Result<Child> {

@@ -18,7 +18,6 @@ mod skips;
 mod steps;
 mod tidy;
 
-use ahead::Ahead;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use instructions::Purpose;
@@ -104,17 +103,15 @@ fn run(command: &Command) -> Result<ExitCode> {
     let mut report = Report::default();
     match command {
         Command::Ci => {
-            let ahead = Ahead::start(&repo);
-            ci::run(&repo, &mut report);
-            ahead.end(&mut report);
+            ahead::beside(&repo, &mut report, |report| ci::run(&repo, report));
             if std::env::var_os("CI").is_some() {
                 report.judge_skipped();
             }
         }
         Command::Test { only } if only.is_empty() => {
-            let ahead = Ahead::start(&repo);
-            steps::run(&repo, only, &mut report);
-            ahead.end(&mut report);
+            ahead::beside(&repo, &mut report, |report| {
+                steps::run(&repo, only, report);
+            });
         }
         Command::Test { only } => steps::run(&repo, only, &mut report),
         Command::Crash {
