@@ -187,12 +187,16 @@ fn diff(
     }
 }
 
+fn warn(resolved: &Resolved) {
+    for warning in resolved.warnings.iter().chain(&resolved.doubts) {
+        eprintln!("courser: warning: {warning}");
+    }
+}
+
 fn with(flags: &SettingFlags, act: impl FnOnce(&Resolved) -> Exit) -> Exit {
     match flags.resolve() {
         Ok(resolved) => {
-            for warning in resolved.warnings.iter().chain(&resolved.doubts) {
-                eprintln!("courser: warning: {warning}");
-            }
+            warn(&resolved);
             act(&resolved)
         }
         Err(errors) => usage(&errors.to_string()),
@@ -201,9 +205,7 @@ fn with(flags: &SettingFlags, act: impl FnOnce(&Resolved) -> Exit) -> Exit {
 
 fn check(flags: &SettingFlags, anonymous: Anonymous, files: Files, report: Report) -> Exit {
     let checked = flags.resolve().and_then(|resolved| {
-        for warning in resolved.warnings.iter().chain(&resolved.doubts) {
-            eprintln!("courser: warning: {warning}");
-        }
+        warn(&resolved);
         match preflight::faults(&resolved, anonymous, files) {
             faults if faults.is_empty() => Ok(resolved.digest()),
             faults => Err(Errors(faults)),

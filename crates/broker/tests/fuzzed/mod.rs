@@ -34,12 +34,11 @@ pub fn small_files(input: &[u8]) {
     let [which, how, rest @ ..] = input else {
         return;
     };
-    let written = match which % 3 {
+    let mut bytes = match which % 3 {
         0 => a_manifest().encode().into_bytes(),
         1 => all_orders().encode().into_bytes(),
         _ => a_node().encode().to_vec(),
     };
-    let mut bytes = written;
     match how % 2 {
         0 => change(&mut bytes, rest),
         _ => bytes = rest.to_vec(),
