@@ -38,6 +38,14 @@ def start(folder):
     return server, int(re.search(r"MQTT 3.1.1 and 5.0 on 127.0.0.1:(\d+)", text).group(1)), text
 
 
+def stop(server):
+    """What it wrote since it was ready. Not by `communicate`, which knows nothing of lines that came with that one."""
+    server.send_signal(signal.SIGTERM)
+    text = server.stdout.read()
+    server.wait(30)
+    return text
+
+
 def login(port, version, user, password):
     """The reason that CONNACK gave, and the client."""
     connected = threading.Event()
@@ -84,8 +92,7 @@ def test_the_first_account_comes_in_and_nobody_else(tmp_path, version):
         assert got.wait(20), "no message"
         client.disconnect()
         client.loop_stop()
-        server.send_signal(signal.SIGTERM)
-        outputs.append(server.communicate(timeout=30)[0])
+        outputs.append(stop(server))
         assert server.returncode == 0
     # I14: the password was shown once, by init, and is nowhere else.
     assert printed.count(password) == 1
@@ -102,8 +109,7 @@ def test_an_account_that_is_there_gets_a_new_password_only_where_that_is_said(tm
     for verb in (["role", "add", "other"], ["user", "set", "root", "--add-role", "other"]):
         done = subprocess.run([Courser.binary(), *verb, "--server", "data"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-    server.send_signal(signal.SIGTERM)
-    server.communicate(timeout=30)
+    stop(server)
     again = [Courser.binary(), "init", "again.toml", "--admin", "root"]
     refused = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert refused.returncode == 2 and "say --yes to replace the password of root, if data has that account" in refused.stderr, refused.stderr
@@ -117,8 +123,7 @@ def test_an_account_that_is_there_gets_a_new_password_only_where_that_is_said(tm
         assert reason.is_failure == is_refused, reason
     shown = subprocess.run([Courser.binary(), "user", "show", "root", "--server", "data"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout
     assert "admin" in shown and "other" in shown, shown
-    server.send_signal(signal.SIGTERM)
-    text += server.communicate(timeout=30)[0]
+    text += stop(server)
     line = next(line for line in text.splitlines() if "event=bootstrap_taken" in line)
     assert "user=root" in line and "password_replaced=true" in line, line
     assert new not in text
@@ -132,8 +137,7 @@ def test_a_start_without_accounts_says_that_nobody_can_log_in(tmp_path):
             done = subprocess.run([Courser.binary(), "init", "first.toml", "--yes"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
             assert done.returncode == 0, done.stderr
         server, _, text = start(tmp_path)
-        server.send_signal(signal.SIGTERM)
-        text += server.communicate(timeout=30)[0]
+        text += stop(server)
         said = "\nnobody can log in: there are no accounts, and these listeners ask for one: mqtt" in text
         logged = "event=no_accounts" in text
         assert (said, logged) == (not is_made, not is_made), text
@@ -145,8 +149,7 @@ def test_a_data_folder_that_others_may_write_into_is_told(tmp_path):
     for mode, is_told in ((0o777, True), (0o700, False)):
         (tmp_path / "data").chmod(mode)
         server, _, text = start(tmp_path)
-        server.send_signal(signal.SIGTERM)
-        text += server.communicate(timeout=30)[0]
+        text += stop(server)
         assert any("event=data_folder_open" in line and "mode=777" in line for line in text.splitlines()) == is_told, text
 
 
@@ -160,8 +163,7 @@ def test_a_refused_login_is_named(tmp_path):
     command = [Courser.binary(), "client", "show", "operator", "--server", "data"]
     shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout
     assert re.search(r"disconnected +127\.0\.0\.1:\d+ +0x86 +the server refused the client: the user name or the password is wrong", shown), shown
-    server.send_signal(signal.SIGTERM)
-    text = server.communicate(timeout=30)[0]
+    text = stop(server)
     line = next(line for line in text.splitlines() if "event=login_refused" in line)
     for part in (" warn ", "client_id=operator ", "user=root ", "address=127.0.0.1:", "listener=mqtt ", 'reason="the user name or the password is wrong"'):
         assert part in line, line
@@ -226,8 +228,7 @@ def test_why_a_client_was_refused_is_told_apart(tmp_path):
         assert f"0x{code:02X}" in shown and f"the server refused the client: {why}" in shown, shown
     inside[0][0].disconnect()
     inside[0][0].loop_stop()
-    server.send_signal(signal.SIGTERM)
-    text = server.communicate(timeout=30)[0]
+    text = stop(server)
     for client_id, (_, why, _) in refused.items():
         assert any(f"client_id={client_id} " in line and f'reason="{why}"' in line for line in text.splitlines()), (client_id, text)
 
