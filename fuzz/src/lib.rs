@@ -4,7 +4,7 @@ mod codec;
 pub use codec::*;
 
 /// The readers of the log's files.
-#[path = "../../crates/log/tests/fuzzed/mod.rs"]
+#[path = "../../crates/log/tests/log/fuzzed/mod.rs"]
 pub mod fuzzed;
 
 /// The checkpoint of a partition's state.

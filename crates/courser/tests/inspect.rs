@@ -1,7 +1,7 @@
 //! `courser inspect` on files that a log and a partition have written, and on the same with a byte changed: the cases are in
 //! `tests/inspect/`, each runs in a folder with its files.
 
-#[path = "../../engine/tests/stored_support/mod.rs"]
+#[path = "../../engine/tests/stored/support.rs"]
 mod stored_support;
 
 use std::{

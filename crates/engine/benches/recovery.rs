@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p courser-engine --bench recovery`; under `cargo test` it runs with few sessions and messages.
 
-#[path = "../tests/stored_support/mod.rs"]
+#[path = "../tests/stored/support.rs"]
 mod stored_support;
 
 use std::{collections::BTreeMap, time::Instant};

@@ -7,6 +7,3 @@ mod recorded;
 mod refused;
 mod torn;
 mod unreadable;
-
-#[path = "../support/mod.rs"]
-mod support;

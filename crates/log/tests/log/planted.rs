@@ -1,14 +1,12 @@
 //! Bugs that are planted on purpose: the runs of `crashes.rs` and the rows of `m44/` find each of them, so they can fail.
 
-mod support;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::support::{entry, fail_and_restart, lose_power, open, plant, run, write};
 use courser_log::{
     Manifests,
     testing::{Call, Choices, MemDisk, Planted},
 };
-use support::{entry, fail_and_restart, lose_power, open, plant, run, write};
 
 /// Whether a run with this seed ends in a failed check.
 fn finds(seed: u64, planted: Planted) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use courser_log::RecallCounts;
 
-use crate::world::{Who, World};
+use super::world::{Who, World};
 
 const STREAMS: u64 = 200;
 const PARTITIONS: u16 = 4;

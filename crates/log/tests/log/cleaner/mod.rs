@@ -4,8 +4,8 @@ mod world;
 
 use std::collections::VecDeque;
 
+use self::world::{Fault, World};
 use courser_log::{Pressure, SegmentNumber, Space, SpaceState, testing::Call};
-use world::{Fault, World};
 
 const SEGMENT: u64 = 64 << 10;
 /// Room for those of some segments.

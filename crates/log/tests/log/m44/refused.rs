@@ -8,10 +8,8 @@ use courser_log::{
     testing::{Call, MemDisk},
 };
 
-use crate::{
-    recorded::{Recorded, entries, open_with},
-    support::{self, SEGMENT, open},
-};
+use super::recorded::{Recorded, entries, open_with};
+use crate::support::{self, SEGMENT, open};
 
 #[test]
 fn d8_a_full_disk_refuses_to_roll_and_recovers_by_itself() {

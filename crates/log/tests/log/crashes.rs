@@ -1,11 +1,9 @@
 //! Random runs with random crashes: what is found is a state that was written, and none before the last sync (I1, D1, D2).
 
-mod support;
-
 use std::cell::Cell;
 
+use crate::support::{fail_and_restart, lose_power, run};
 use courser_log::testing::Call;
-use support::{fail_and_restart, lose_power, run};
 
 fn with_seeds(count: u64, run: impl Fn(u64)) {
     let number = |name: &str| Some(std::env::var(name).ok()?.parse().expect("a number"));
@@ -15,7 +13,7 @@ fn with_seeds(count: u64, run: impl Fn(u64)) {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed)));
         if let Err(panic) = result {
             eprintln!(
-                "to see it again: SEED={seed} SEEDS=1 cargo test -p courser-log --test crashes"
+                "to see it again: SEED={seed} SEEDS=1 cargo test -p courser-log --test log crashes"
             );
             std::panic::resume_unwind(panic);
         }

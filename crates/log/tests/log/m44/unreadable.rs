@@ -8,10 +8,8 @@ use courser_log::{
     testing::{Call, MemDisk},
 };
 
-use crate::{
-    recorded::{FRAME, HEADER, Recorded, damage, data, entries},
-    support::{self, NODE, SEGMENT, entry_of, open, start},
-};
+use super::recorded::{FRAME, HEADER, Recorded, damage, data, entries};
+use crate::support::{self, NODE, SEGMENT, entry_of, open, start};
 
 #[test]
 fn d7_what_cannot_be_read_is_rot_when_it_was_synced_and_refused_when_nobody_knows() {

@@ -1,15 +1,12 @@
 //! The kept inputs of the fuzz targets (`fuzz/corpus/log_*`) and some that a generator makes.
 
-#[allow(
-    unreachable_pub,
-    reason = "the fuzz targets, in another crate, use them too"
-)]
-mod fuzzed;
 #[allow(unreachable_pub, reason = "the same file serves other crates")]
-#[path = "../../../fuzz/src/kept.rs"]
+#[path = "../../../../fuzz/src/kept.rs"]
 mod kept;
 
 use courser_log::testing::Choices;
+
+use crate::fuzzed;
 
 fn generated(count: u64, run: fn(&[u8])) {
     for seed in 0..count {

@@ -1,9 +1,7 @@
 //! What one turn does for a checkpoint, in steps.
 
-mod stored_support;
-
+use crate::support::Setup;
 use courser_contract::{AttachStage, Class};
-use stored_support::Setup;
 
 /// Sessions that each get all messages.
 const SESSIONS: u32 = 16;

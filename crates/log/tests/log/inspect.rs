@@ -1,13 +1,11 @@
 //! Segments read offline.
 
-mod support;
-
+use crate::support::{entry, open, write};
 use courser_log::{
     BatchNumber, Disk, Manifests,
     inspect::{BatchRole, Found, InspectError, InspectedDamage, RecordKind, SegmentInspector},
     testing::{MemDisk, Survival},
 };
-use support::{entry, open, write};
 
 fn recorded() -> (MemDisk, String) {
     let disk = MemDisk::new();

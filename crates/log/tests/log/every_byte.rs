@@ -1,16 +1,14 @@
 //! A small recorded log, cut at every byte and with every bit changed: what is found is exactly what was written up to some
 //! batch, or the damage is said; never a wrong record (I5, D3, D9).
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::{entry, open, write};
 use courser_contract::PartitionId;
 use courser_log::{
     Log, Manifests, Recovered, SEGMENT_BYTES_MIN,
     testing::{Choices, MemDisk},
 };
-use support::{entry, open, write};
 
 /// Entries of each partition after each batch.
 type History = Vec<BTreeMap<u16, Vec<Vec<u8>>>>;

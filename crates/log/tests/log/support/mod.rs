@@ -1,8 +1,6 @@
 //! A log beside a list of everything that was given to it: after each crash the log must be one of the states that the list
 //! went through, and none before the last sync.
 
-#![allow(dead_code, reason = "each test uses its part")]
-
 pub(crate) mod unread;
 
 use std::{collections::BTreeMap, io::ErrorKind};

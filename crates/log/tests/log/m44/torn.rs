@@ -8,10 +8,8 @@ use courser_log::{
     testing::{Call, MemDisk, Survival},
 };
 
-use crate::{
-    recorded::{FRAME, HEADER, Recorded, VOTE_FRAME, damage, data, entries},
-    support::{self, NODE, entry_of, open, start},
-};
+use super::recorded::{FRAME, HEADER, Recorded, VOTE_FRAME, damage, data, entries};
+use crate::support::{self, NODE, entry_of, open, start};
 
 #[test]
 fn m44_a_torn_last_batch_is_cut_and_counted() {

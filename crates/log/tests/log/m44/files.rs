@@ -3,10 +3,8 @@
 use courser_contract::PartitionId;
 use courser_log::{DamageKind, Log, Manifests, OpenError, PartitionDamage};
 
-use crate::{
-    recorded::{Recorded, damage, entries, open_with},
-    support::{self, SEGMENT, open, start},
-};
+use super::recorded::{Recorded, damage, entries, open_with};
+use crate::support::{self, SEGMENT, open, start};
 
 #[test]
 fn a_file_that_was_cut_short_is_damage_and_not_a_torn_end() {

@@ -5,8 +5,8 @@ mod world;
 
 use std::io::ErrorKind;
 
+use self::world::World;
 use courser_log::{Record, testing::Call};
-use world::World;
 
 const SEGMENT: u64 = 64 << 10;
 

@@ -1,18 +1,16 @@
 //! Segments that a start need not read (M44): what it knows of them by their summaries is what it would have read, and what is damaged of
 //! them is never delivered.
 
-mod support;
-
 use std::io::ErrorKind;
 
+use crate::support::{
+    NODE, checkpoint_at, config, entry, open, start, state_of, unread::without_summaries,
+};
 use courser_contract::{LogIndex, PartitionId};
 use courser_log::{
     CheckpointStore, Disk as _, LiveEntries, Log, Manifests, ReadError, Recovered, SegmentNumber,
     inspect::check_segment,
     testing::{Call, MemDisk},
-};
-use support::{
-    NODE, checkpoint_at, config, entry, open, start, state_of, unread::without_summaries,
 };
 
 const PARTITIONS: [u16; 2] = [1, 2];

@@ -6,10 +6,8 @@ use courser_log::{
     testing::MemDisk,
 };
 
-use crate::{
-    recorded::{Recorded, damage, data, entries},
-    support::{self, entry, open},
-};
+use super::recorded::{Recorded, damage, data, entries};
+use crate::support::{self, entry, open};
 
 /// A log of some segments, and the manifest of a checkpoint of partition 1 that was made at its end; partition 2 has an entry in each batch of
 /// the first segments, and none behind.

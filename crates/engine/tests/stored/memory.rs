@@ -1,13 +1,11 @@
 //! What sessions and stored messages cost in memory, on the heap, measured.
 
-mod stored_support;
-
 use std::alloc::System;
 
+use crate::support::Setup;
 use courser_contract::{AttachStage, Class, Epoch};
 use courser_engine::Limits;
 use courser_memory::{Counting, thread_snapshot};
-use stored_support::Setup;
 
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting::new(System);
