@@ -91,7 +91,7 @@ impl Table {
             }
             Command::PutRole(name, role) => {
                 if !self.roles.contains_key(name) {
-                    at_most(self.roles.len() + 1, ROLES_MAX, "roles")?;
+                    at_most(self.roles.size() + 1, ROLES_MAX, "roles")?;
                 }
                 check_role(role)?;
                 self.check_placeholders(name, role)?;
@@ -101,7 +101,7 @@ impl Table {
             Command::PutDomain(..) => {}
             Command::Replace(table) => {
                 at_most(table.users.size(), USERS_MAX, "users")?;
-                at_most(table.roles.len(), ROLES_MAX, "roles")?;
+                at_most(table.roles.size(), ROLES_MAX, "roles")?;
                 for (_, user) in table.users() {
                     table.check_user(user)?;
                 }
@@ -205,10 +205,10 @@ impl Table {
                 self.users.remove_mut(name);
             }
             Command::PutRole(name, role) => {
-                self.roles.insert(name.clone(), Arc::new(role.clone()));
+                self.roles.insert_mut(name.clone(), Arc::new(role.clone()));
             }
             Command::RemoveRole(name) => {
-                self.roles.remove(name);
+                self.roles.remove_mut(name);
             }
             Command::PutDomain(name, domain) => {
                 // As it was made it is not kept, so that equal tables have equal bytes.

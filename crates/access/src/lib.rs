@@ -30,6 +30,7 @@ mod rights;
 mod rule;
 pub mod scram;
 mod table;
+mod table_bytes;
 mod wire;
 
 pub use command::{Command, Refusal};
@@ -43,4 +44,5 @@ pub use quota::Quota;
 pub use rights::{Decision, Identity, Principal, Rights, Sharing, Standing, Verdict};
 pub use rule::{Effect, Rule, RuleError, Scope};
 pub use table::{Administration, Domain, Role, Table, User, UserState};
+pub use table_bytes::TableBytes;
 pub use wire::WireError;

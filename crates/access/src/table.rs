@@ -94,8 +94,8 @@ pub struct Domain {
     pub retained: RetainedLimits,
 }
 
-/// Users, roles and domains at one moment. Cloning shares users and roles, and a change of a user copies what leads to it: a table may
-/// have a million of them, and a copy of it goes to the shards with each change.
+/// Users, roles and domains at one moment. Cloning shares users and roles, and a change of one copies what leads to it: a table may
+/// have a million users, and a copy of it goes to the shards with each change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
@@ -103,7 +103,7 @@ pub struct Table {
     #[serde(skip)]
     pub(crate) revision: u64,
     /// By name.
-    pub(crate) roles: BTreeMap<RoleName, Arc<Role>>,
+    pub(crate) roles: RedBlackTreeMapSync<RoleName, Arc<Role>>,
     /// By name.
     pub(crate) users: RedBlackTreeMapSync<UserName, Arc<User>>,
     /// Those that are not as they were made.

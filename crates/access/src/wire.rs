@@ -41,7 +41,7 @@ struct WireLimits {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct WireUser {
+pub(crate) struct WireUser {
     #[prost(string, tag = "1")]
     name: String,
     #[prost(bool, tag = "2")]
@@ -73,7 +73,7 @@ struct WireRule {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct WireRole {
+pub(crate) struct WireRole {
     #[prost(string, tag = "1")]
     name: String,
     #[prost(message, repeated, tag = "2")]
@@ -86,7 +86,7 @@ struct WireRole {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct WireDomain {
+pub(crate) struct WireDomain {
     #[prost(string, tag = "1")]
     name: String,
     #[prost(message, optional, tag = "2")]
@@ -98,16 +98,16 @@ struct WireDomain {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct WireTable {
+pub(crate) struct WireTable {
     #[prost(uint64, tag = "1")]
-    revision: u64,
+    pub(crate) revision: u64,
     #[prost(message, repeated, tag = "2")]
-    roles: Vec<WireRole>,
+    pub(crate) roles: Vec<WireRole>,
     #[prost(message, repeated, tag = "3")]
-    users: Vec<WireUser>,
+    pub(crate) users: Vec<WireUser>,
     /// Those that were changed.
     #[prost(message, repeated, tag = "4")]
-    domains: Vec<WireDomain>,
+    pub(crate) domains: Vec<WireDomain>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -226,7 +226,7 @@ fn limits_of(limits: Option<WireLimits>) -> Limits {
     })
 }
 
-fn wire_user(name: &UserName, user: &User) -> WireUser {
+pub(crate) fn wire_user(name: &UserName, user: &User) -> WireUser {
     WireUser {
         name: name.to_string(),
         disabled: user.state == UserState::Disabled,
@@ -262,7 +262,7 @@ fn user_of(user: WireUser) -> Result<(UserName, User), WireError> {
     ))
 }
 
-fn wire_role(name: &RoleName, role: &Role) -> WireRole {
+pub(crate) fn wire_role(name: &RoleName, role: &Role) -> WireRole {
     let rules = role.rules.iter().map(|rule| WireRule {
         effect: match rule.effect {
             Effect::Allow => 1,
@@ -324,7 +324,7 @@ fn rule_of(rule: &WireRule) -> Result<Rule, WireError> {
     })
 }
 
-fn wire_domain(name: DomainName, domain: Domain) -> WireDomain {
+pub(crate) fn wire_domain(name: DomainName, domain: Domain) -> WireDomain {
     WireDomain {
         name: name.as_str().to_owned(),
         limits: wire_limits(domain.limits),

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use courser_access::{Command, Table, WireError};
 use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint};
 
 /// Raised when an entry says something that older versions would take for something else.
 pub(crate) const VERSION: u32 = 1;
@@ -41,6 +42,9 @@ struct Checkpoint {
     access: Vec<u8>,
 }
 
+/// Of the table in it.
+const ACCESS_TAG: u32 = 2;
+
 pub(crate) fn encode(command: &Command, wall_ms: u64) -> Vec<u8> {
     Entry {
         version: VERSION,
@@ -50,9 +54,9 @@ pub(crate) fn encode(command: &Command, wall_ms: u64) -> Vec<u8> {
     .encode_to_vec()
 }
 
-/// The checkpoint of a partition 0 that has no users, roles and limits.
+/// The checkpoint of a partition 0 that has no users, roles and limits: an empty table has no bytes.
 pub(crate) fn empty_checkpoint() -> Bytes {
-    encode_checkpoint(&Table::default()).into()
+    checkpoint_head(0).into()
 }
 
 /// What an entry changes; none if it is about parts that this version does not have.
@@ -65,12 +69,16 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Command>, EntryError> {
         .transpose()?)
 }
 
-pub(crate) fn encode_checkpoint(table: &Table) -> Vec<u8> {
-    Checkpoint {
+/// What a checkpoint begins with. A table of so many bytes follows, and is its end.
+pub(crate) fn checkpoint_head(table_bytes: usize) -> Vec<u8> {
+    let mut head = Checkpoint {
         version: VERSION,
-        access: table.encode(),
+        access: Vec::new(),
     }
-    .encode_to_vec()
+    .encode_to_vec();
+    encode_key(ACCESS_TAG, WireType::LengthDelimited, &mut head);
+    encode_varint(table_bytes as u64, &mut head);
+    head
 }
 
 pub(crate) fn decode_checkpoint(bytes: &[u8]) -> Result<Table, EntryError> {

@@ -16,10 +16,9 @@ use courser_contract::{LogIndex, Term, WallMs};
 use courser_log::CheckpointAt;
 
 use super::entry::{self, EntryError};
+use super::saving::Saving;
 use super::shared::{Access, ChangeError, Submitted};
 
-/// Bytes of a piece of a checkpoint.
-const PIECE_BYTES: usize = 32 << 10;
 /// Changes that may wait for the sessions of users that are gone.
 const WAITING_MAX: usize = 1_000;
 
@@ -46,8 +45,8 @@ pub(crate) struct Metadata {
     pub(crate) skips: BTreeSet<LogIndex>,
     /// Bytes of entries that are in no checkpoint.
     pub(crate) unsaved_bytes: u64,
-    /// What is left of the one that is being written.
-    pieces: Option<VecDeque<Bytes>>,
+    /// The checkpoint that is under way.
+    saving: Option<Saving>,
 }
 
 /// Changes that wait for the end of a walk of a shard over its sessions, and those behind them that are about the same.
@@ -120,7 +119,7 @@ impl Metadata {
             },
             skips: BTreeSet::new(),
             unsaved_bytes: 0,
-            pieces: None,
+            saving: None,
         }
     }
 
@@ -282,20 +281,22 @@ impl Metadata {
 
     /// Begins a checkpoint of what is applied.
     pub(crate) fn begin_checkpoint(&mut self) {
-        let bytes = Bytes::from(entry::encode_checkpoint(&self.table));
-        let starts = (0..bytes.len()).step_by(PIECE_BYTES);
-        let pieces = starts.map(|at| bytes.slice(at..bytes.len().min(at + PIECE_BYTES)));
-        self.pieces = Some(pieces.collect());
+        self.saving = Some(Saving::new(&self.table));
     }
 
-    /// The next piece of it; none: that was all.
-    pub(crate) fn take_checkpoint_piece(&mut self) -> Option<Bytes> {
-        self.pieces.as_mut()?.pop_front()
+    /// Goes on with it for about so many bytes. None: no piece is ready, or none is left; [`end_checkpoint`](Self::end_checkpoint) tells.
+    pub(crate) fn take_checkpoint_piece(&mut self, budget: usize) -> Option<Bytes> {
+        self.saving.as_mut()?.take(budget)
     }
 
-    /// Nothing is left of it to write, or it is given up.
-    pub(crate) fn end_checkpoint(&mut self) {
-        self.pieces = None;
+    /// Ends it if all its pieces are taken. Whether they are.
+    pub(crate) fn end_checkpoint(&mut self) -> bool {
+        self.saving.take_if(|saving| saving.is_given()).is_some()
+    }
+
+    /// Gives it up, if one is under way.
+    pub(crate) fn cancel_checkpoint(&mut self) {
+        self.saving = None;
     }
 }
 

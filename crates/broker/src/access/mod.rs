@@ -20,6 +20,7 @@ mod owner;
 mod password;
 mod presence;
 mod refusals;
+mod saving;
 mod shared;
 mod throttle;
 mod tokens;

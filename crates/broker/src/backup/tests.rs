@@ -211,7 +211,7 @@ fn metadata(
         }
     }
     machine.begin_checkpoint();
-    let pieces = std::iter::from_fn(|| machine.take_checkpoint_piece());
+    let pieces = std::iter::from_fn(|| machine.take_checkpoint_piece(usize::MAX));
     (last, pieces.flatten().collect())
 }
 

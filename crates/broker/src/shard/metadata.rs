@@ -107,7 +107,7 @@ pub(super) trait Saveable {
     fn unsaved_bytes(&mut self) -> &mut u64;
     /// Begins one of what is applied; false when there is nothing to save.
     fn begin(&mut self) -> bool;
-    /// The next piece of about so many bytes; none after the last.
+    /// Goes on for about so many bytes. A piece, if one is ready; none after the last, as `end` tells.
     fn take_piece(&mut self, bytes: usize) -> Option<Bytes>;
     /// After the last piece: entries below that are still needed.
     fn end(&mut self) -> Option<EntrySet>;
@@ -133,17 +133,16 @@ impl Saveable for Metadata {
         true
     }
 
-    fn take_piece(&mut self, _bytes: usize) -> Option<Bytes> {
-        self.take_checkpoint_piece()
+    fn take_piece(&mut self, bytes: usize) -> Option<Bytes> {
+        self.take_checkpoint_piece(bytes)
     }
 
     fn end(&mut self) -> Option<EntrySet> {
-        self.end_checkpoint();
-        Some(EntrySet::default())
+        self.end_checkpoint().then(EntrySet::default)
     }
 
     fn cancel(&mut self) {
-        self.end_checkpoint();
+        self.cancel_checkpoint();
     }
 }
 

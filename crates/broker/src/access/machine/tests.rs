@@ -267,8 +267,12 @@ fn m42_a_checkpoint_and_the_entries_behind_it_make_the_same_state() {
     }
     machine.begin_checkpoint();
     let mut bytes = Vec::new();
-    let mut pieces = 0;
-    while let Some(piece) = machine.take_checkpoint_piece() {
+    let (mut turns, mut pieces) = (0, 0);
+    while !machine.end_checkpoint() {
+        turns += 1;
+        let Some(piece) = machine.take_checkpoint_piece(1 << 10) else {
+            continue;
+        };
         // What comes while it is written is not in it.
         let role = Command::PutRole(RoleName::new("r").unwrap(), Role::default());
         let (entry, _asked) = submit(&mut machine, role);
@@ -276,7 +280,8 @@ fn m42_a_checkpoint_and_the_entries_behind_it_make_the_same_state() {
         bytes.extend_from_slice(&piece);
         pieces += 1;
     }
-    machine.end_checkpoint();
+    // Counted, and made, a kilobyte in a turn.
+    assert!(turns > bytes.len() >> 10, "{turns} turns");
     assert!(pieces > 1, "{pieces} pieces");
     let mut again = super::tests::machine();
     again.restore(&bytes, AT).unwrap();
