@@ -6,6 +6,7 @@ Each flood alone with a small budget, and all of them one after the other with 2
 
 import contextlib
 import functools
+import pathlib
 import re
 import resource
 import select
@@ -68,11 +69,23 @@ class Server:
                 fields = open(f"/proc/{self.process.pid}/statm").read().split()
                 self.peak = max(self.peak, int(fields[1]) * 4096)
 
+    def _threads(self):
+        """What each thread of the process is at."""
+        for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
+            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+            yield (task / "comm").read_text().strip(), state, (task / "wchan").read_text()
+
     def stop(self):
         self.done.set()
         self.poll.join()
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(30)
+        try:
+            # What is saved at the end waits for the disk, which other tests use as well.
+            code = self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            threads = list(self._threads())
+            self.process.kill()
+            pytest.fail(f"the server does not stop: {threads}\n{self.log.read_text()}")
         return code, self.log.read_text()
 
 
