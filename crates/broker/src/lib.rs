@@ -20,6 +20,7 @@ extern crate self as courser_broker;
 mod access;
 mod backup;
 mod broker;
+mod causes;
 mod classes;
 mod clock;
 mod config;

@@ -10,7 +10,7 @@ use courser_broker::{
 use courser_contract::PartitionId;
 use serde_json::{Value, json};
 
-use crate::cli::{self, exit::Exit};
+use crate::cli::{self, causes::with_causes, exit::Exit};
 
 /// Streams of one partition that are named without --all.
 const NAMED: usize = 20;
@@ -106,13 +106,7 @@ pub(crate) fn run(arguments: &Repair) -> Exit {
 }
 
 fn refused(error: &RepairError) -> Exit {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(source) = cause {
-        let _ = write!(text, ": {source}");
-        cause = source.source();
-    }
-    eprintln!("courser: {text}");
+    eprintln!("courser: {}", with_causes(error));
     match error {
         RepairError::Folder(FolderError::InUse { .. }) => Exit::Conflict,
         RepairError::NoFolder { .. } | RepairError::Nothing { .. } => Exit::Usage,

@@ -16,11 +16,12 @@ use courser_log::{CheckpointStore, LiveEntries, Log, LogConfig, RealFile, Segmen
 use super::judge::{Fault, Given, Serves};
 use super::orders::{Order, Orders};
 use super::state::{SetAside, StoppedStream, by_stream};
+use crate::causes::with_causes;
 use crate::node::{DataFolder, FolderError};
 use crate::partition_limits::PartitionLimits;
 use crate::shard::making::{Made, MadeFor, Making, is_of_partition};
 use crate::slots::{Places, Relaxed};
-use crate::stations::{DiskFailure, Medium, found_in, with_causes};
+use crate::stations::{DiskFailure, Medium, found_in};
 
 /// Segments of a folder that has none, or none with an intact header.
 const SEGMENT_BYTES: u64 = 64 << 20;

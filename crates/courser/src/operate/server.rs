@@ -11,6 +11,7 @@ use courser_admin::Token;
 use courser_admin::client::{Client, ClientError, Credentials, Server};
 use courser_admin::error::Code;
 
+use crate::cli::causes::with_causes;
 use crate::cli::contexts::{self, variable};
 use crate::cli::exit::{Exit, usage};
 use crate::cli::plain::{plain, plain_lines};
@@ -144,7 +145,7 @@ impl ServerFlags {
             return Credentials::user(&name, &password).map(Some);
         }
         let token = match (asking.token_file, server) {
-            (Some(file), _) => Some(Token::read(&file).map_err(|error| chain(&error))?),
+            (Some(file), _) => Some(Token::read(&file).map_err(|error| with_causes(&error))?),
             (None, Server::Http(place)) if is_here(place) => {
                 Token::read(Path::new("data/admin.token")).ok()
             }
@@ -237,13 +238,6 @@ fn is_here(place: &str) -> bool {
     ["127.0.0.1:", "[::1]:", "localhost:"]
         .iter()
         .any(|here| place.starts_with(here))
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
 }
 
 /// What went wrong. What to do about it as the command line has it, where the API speaks of headers and routes.
