@@ -280,44 +280,13 @@ fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sample::a_manifest;
     use super::*;
-
-    fn manifest() -> Manifest {
-        let file = |path: &str, stored: &str, kept| FileLine {
-            path: path.to_owned(),
-            stored: stored.to_owned(),
-            bytes: 1 << 20,
-            kept,
-            sum: [7; 32],
-        };
-        Manifest {
-            number: 2,
-            node: [3; 16],
-            made: WallMs(5),
-            cut: (
-                Place {
-                    segment: SegmentNumber(9),
-                    offset: 8192,
-                },
-                BatchNumber(77),
-            ),
-            partitions: vec![
-                (PartitionId(0), LogIndex(1)),
-                (PartitionId(3), LogIndex(44)),
-            ],
-            files: vec![
-                file("log/0000000008.seg", "000001/log/0000000008.seg", 1 << 20),
-                file("log/0000000009.seg", "000002/log/0000000009.seg", 8192),
-                file("checkpoints/3-40.ckp", "000001/checkpoints/3-40.ckp", 9),
-                file("node", "000002/node", 64),
-            ],
-        }
-    }
 
     #[test]
     fn a_manifest_is_read_as_it_was_written() {
-        let text = manifest().encode();
-        assert_eq!(Manifest::decode(&text), Ok(manifest()));
+        let text = a_manifest().encode();
+        assert_eq!(Manifest::decode(&text), Ok(a_manifest()));
         for at in 0..text.len() {
             let mut bytes = text.clone().into_bytes();
             bytes[at] ^= 1;
@@ -329,7 +298,7 @@ mod tests {
 
     #[test]
     fn another_version_is_said_to_be_one() {
-        let text = manifest()
+        let text = a_manifest()
             .encode()
             .replace("courser backup 1", "courser backup 2");
         assert_eq!(Manifest::decode(&text), Err(ManifestError::Version(2)));

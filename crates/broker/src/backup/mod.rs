@@ -20,6 +20,10 @@ mod manifest;
 pub(crate) mod pace;
 mod prune;
 mod restore;
+// The fuzz target has the same one.
+#[cfg(test)]
+#[path = "../../tests/fuzzed/sample.rs"]
+mod sample;
 mod store;
 #[cfg(test)]
 mod tests;
