@@ -364,10 +364,10 @@ fn apply(partition: &mut Partition, entry: &courser_log::RecoveredEntry, serves:
 fn stopped(id: PartitionId, lost: &[LostReference]) -> Option<Finding> {
     let mut indexes: Vec<_> = lost.iter().map(|it| it.index).collect();
     indexes.sort_unstable();
-    let streams = by_stream(lost).map(|(stream, seq, records)| StoppedStream {
+    let streams = by_stream(lost).map(|(stream, position, records)| StoppedStream {
         partition: id,
         stream,
-        seq,
+        position,
         records,
     });
     (!lost.is_empty()).then(|| Finding::Stopped {
