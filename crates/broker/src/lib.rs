@@ -70,7 +70,7 @@ pub use faults::{file_faults, memory_fault, public_faults};
 pub use formats::FORMATS;
 pub use listen::{ListenError, find_taken, holder};
 pub use memory::MemoryError;
-pub use node::FolderError;
+pub use node::{FolderError, layout};
 pub use peer::Authentication;
 pub use repair::{
     Accepted, Behind, Examined, Fault, Finding, LostEntries, NodeState, Order, RepairError,

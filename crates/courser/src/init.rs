@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use courser_access::UserName;
-use courser_broker::{first_administrator, write_bootstrap};
+use courser_broker::{first_administrator, layout, write_bootstrap};
 use courser_settings::{quoted, template};
 
 use crate::cli::causes::with_causes;
@@ -137,7 +137,7 @@ fn with_accounts(arguments: &Init, text: &str) -> Exit {
 
 /// Whether a broker has been started with a data folder: it may have accounts then.
 fn has_served(data: &Path) -> bool {
-    ["node", "log"]
+    [layout::NODE, layout::LOG]
         .iter()
         .any(|name| data.join(name).symlink_metadata().is_ok())
 }

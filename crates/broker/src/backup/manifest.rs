@@ -14,8 +14,10 @@
 use std::fmt::Write as _;
 
 use courser_contract::{LogIndex, PartitionId, WallMs};
-use courser_log::{BatchNumber, Place, SegmentNumber};
+use courser_log::{BatchNumber, Place, SegmentNumber, checkpoint_file};
 use sha2::{Digest, Sha256};
+
+use super::layout;
 
 const NAME: &str = "courser backup";
 pub(crate) const VERSION: u32 = 1;
@@ -224,21 +226,10 @@ fn file_line([path, stored]: [&str; 2], [bytes, kept]: [&str; 2], sum: &str) -> 
 /// Whether a path is one that a data folder has: nothing else is ever written (D15).
 fn is_of_data(path: &str) -> bool {
     match path.split_once('/') {
-        None => matches!(path, "node" | "repair" | "crash"),
-        Some(("log", name)) => SegmentNumber::of_file_name(name).is_some(),
-        Some(("checkpoints", name)) => is_checkpoint(name),
+        None => layout::KEPT.contains(&path),
+        Some((layout::LOG, name)) => SegmentNumber::of_file_name(name).is_some(),
+        Some((layout::CHECKPOINTS, name)) => checkpoint_file(name).is_some(),
         Some(_) => false,
-    }
-}
-
-fn is_checkpoint(name: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    match (name.strip_suffix(".manifest"), name.strip_suffix(".ckp")) {
-        (Some(id), _) => is_number(id),
-        (None, Some(name)) => name
-            .split_once('-')
-            .is_some_and(|(id, index)| is_number(id) && is_number(index)),
-        (None, None) => false,
     }
 }
 
@@ -314,6 +305,8 @@ mod tests {
             "log/1.seg",
             "log//0000000001.seg",
             "checkpoints/x-1.ckp",
+            "checkpoints/03-1.ckp",
+            "checkpoints/65536.manifest",
             "checkpoints/../1.manifest",
             "admin.token",
             "",

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::BackupError;
 use super::manifest::{Manifest, folder_of, number_of};
+use crate::node::layout::FOLDERS;
 use crate::node::make_folder;
 
 const LOCK: &str = "LOCK";
@@ -172,7 +173,7 @@ impl Store {
     /// Makes the folders of the next backup.
     pub(super) fn begin(&self, numbers: &Numbers) -> Result<u32, BackupError> {
         let number = numbers.last() + 1;
-        for folder in ["", "log", "checkpoints"] {
+        for folder in [""].into_iter().chain(FOLDERS) {
             let path = self.folder(number).join(folder);
             make_folder(&path).map_err(|source| BackupError::Write { path, source })?;
         }
@@ -204,7 +205,7 @@ impl Store {
     /// The files of a backup, as manifests name them, with their bytes.
     pub(super) fn stored(&self, number: u32) -> Result<Vec<(String, u64)>, BackupError> {
         let mut stored = Vec::new();
-        for below in ["", "log", "checkpoints"] {
+        for below in [""].into_iter().chain(FOLDERS) {
             let folder = self.folder(number).join(below);
             let failed = |source| BackupError::Read {
                 path: folder.clone(),
@@ -243,7 +244,7 @@ impl Store {
             path: folder.clone(),
             source,
         };
-        for below in ["log", "checkpoints"] {
+        for below in FOLDERS {
             sync_folder(&folder.join(below)).map_err(failed)?;
         }
         let new = folder.join(MANIFEST_NEW);

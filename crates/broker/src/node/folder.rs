@@ -16,15 +16,7 @@ use crate::repair::orders::Orders;
 use crate::slots::Relaxed;
 
 use super::file::{NodeFile, NodeFileError, VERSION};
-
-const LOCK: &str = "LOCK";
-const NODE: &str = "node";
-const NODE_NEW: &str = "node.new";
-const LOG: &str = "log";
-const CHECKPOINTS: &str = "checkpoints";
-const CRASH: &str = "crash";
-const REPAIR: &str = "repair";
-const SCRUB: &str = "scrub";
+use super::layout::{CHECKPOINTS, CRASH, FOLDERS, LOCK, LOG, NODE, NODE_NEW, REPAIR, SCRUB};
 
 /// Why a data folder cannot be used. Each text says what and where, and what to do where there is something to do.
 #[derive(Debug, thiserror::Error)]
@@ -133,8 +125,9 @@ impl DataFolder {
                 "others may write into the data folder, and so remove or replace what is kept: chmod 700 it"
             );
         }
-        make_folder(&path.join(LOG)).map_err(failed)?;
-        make_folder(&path.join(CHECKPOINTS)).map_err(failed)?;
+        for below in FOLDERS {
+            make_folder(&path.join(below)).map_err(failed)?;
+        }
         let mut node = read_node(path)?.unwrap_or_else(|| NodeFile {
             identity: random_bytes(),
             start: 0,

@@ -17,7 +17,7 @@ use super::judge::{Fault, Given, Serves};
 use super::orders::{Order, Orders};
 use super::state::{SetAside, StoppedStream, by_stream};
 use crate::causes::with_causes;
-use crate::node::{DataFolder, FolderError};
+use crate::node::{DataFolder, FolderError, layout};
 use crate::partition_limits::PartitionLimits;
 use crate::shard::making::{Made, MadeFor, Making, is_of_partition};
 use crate::slots::{Places, Relaxed};
@@ -248,7 +248,7 @@ fn obey(verb: Verb, findings: &[Finding], given: &mut Given) -> Result<(), Repai
 }
 
 fn open(path: &Path) -> Result<DataFolder, RepairError> {
-    if !path.join("node").is_file() {
+    if !path.join(layout::NODE).is_file() {
         let path = path.to_owned();
         return Err(RepairError::NoFolder { path });
     }

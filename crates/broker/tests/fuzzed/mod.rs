@@ -8,6 +8,9 @@ use sha2::{Digest, Sha256};
 #[allow(dead_code, reason = "the broker writes them, too")]
 #[path = "../../src/node/file.rs"]
 mod file;
+#[allow(dead_code, unreachable_pub, reason = "the broker has all of it")]
+#[path = "../../src/node/layout.rs"]
+mod layout;
 #[allow(dead_code, reason = "the broker looks into them, too")]
 #[path = "../../src/backup/manifest.rs"]
 mod manifest;

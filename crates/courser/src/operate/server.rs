@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use courser_admin::Token;
 use courser_admin::client::{Client, ClientError, Credentials, Server};
 use courser_admin::error::Code;
+use courser_admin::{ADMIN_SOCKET, Token};
 
 use crate::cli::causes::with_causes;
 use crate::cli::contexts::{self, variable};
@@ -226,9 +226,9 @@ impl Asking {
 
 /// The data folder here, if a broker serves from it; else the usual address.
 fn usual() -> Server {
-    let socket = Path::new("data/admin.sock");
+    let socket = Path::new("data").join(ADMIN_SOCKET);
     if socket.exists() {
-        Server::Socket(socket.to_owned())
+        Server::Socket(socket)
     } else {
         Server::Http("127.0.0.1:18080".to_owned())
     }
