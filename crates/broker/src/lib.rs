@@ -28,6 +28,7 @@ mod control;
 mod doors;
 mod failpoint;
 mod faults;
+mod files;
 mod formats;
 mod index;
 pub mod latency;

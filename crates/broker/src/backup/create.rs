@@ -14,8 +14,9 @@ use sha2::{Digest, Sha256};
 
 use super::manifest::{FileLine, Manifest, Sum, folder_of};
 use super::pace::{Pace, SlowFile, Stopped, forget_pages};
-use super::store::{Numbers, Store, private_file};
+use super::store::{Numbers, Store};
 use super::{BackupError, Progress, Source};
+use crate::files::private_file;
 use crate::node::layout;
 use crate::stations::{CopyDoor, HeldData, Medium};
 

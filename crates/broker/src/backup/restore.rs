@@ -7,8 +7,9 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use super::manifest::{FileLine, Manifest, Sum};
-use super::store::{Store, private_file, sync_folder};
+use super::store::Store;
 use super::{BackupError, BackupReport};
+use crate::files::{private_file, sync_folder};
 use crate::node::layout::{FOLDERS, NODE};
 use crate::node::make_folder;
 

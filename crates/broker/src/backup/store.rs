@@ -1,13 +1,13 @@
 //! The folder of backups: which there are, which one is being made, and what an unfinished one has left.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::BackupError;
 use super::manifest::{Manifest, folder_of, number_of};
+use crate::files::{private_file, sync_folder};
 use crate::node::layout::FOLDERS;
 use crate::node::make_folder;
 
@@ -257,15 +257,4 @@ impl Store {
         fs::rename(&new, folder.join(MANIFEST)).map_err(failed)?;
         sync_folder(&folder).map_err(failed)
     }
-}
-
-/// A file for its owner only, made where it is not there.
-pub(super) fn private_file() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).mode(0o600);
-    options
-}
-
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }
