@@ -20,6 +20,7 @@ pub(crate) fn run(repo: &Repo) -> Result<()> {
     let metadata = repo.metadata()?;
     let files = repo.text_files()?;
     let mut broken = arrows::broken(&metadata)?;
+    broken.extend(arrows::stale(&metadata)?);
     broken.extend(pure::banned_dependencies(&metadata)?);
     let reasons = files
         .iter()

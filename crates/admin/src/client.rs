@@ -19,9 +19,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use zeroize::Zeroizing;
 
-use crate::Token;
 use crate::error::{ErrorBody, ErrorDetail};
 use crate::serve::short_path;
+use crate::{ADMIN_SOCKET, Token};
 
 /// Bytes of the largest answer that is taken.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
@@ -169,7 +169,7 @@ impl Server {
         }
         let path = Path::new(text.strip_prefix("unix:").unwrap_or(text));
         let socket = if path.is_dir() {
-            path.join("admin.sock")
+            path.join(ADMIN_SOCKET)
         } else {
             path.to_owned()
         };

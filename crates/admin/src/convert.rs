@@ -181,9 +181,9 @@ impl From<BackupState> for Backup {
     }
 }
 
-impl From<NodeState> for Damage {
-    fn from(state: NodeState) -> Self {
-        let set_aside = state.set_aside.into_iter().map(|aside| SetAside {
+impl From<&courser_broker::SetAside> for SetAside {
+    fn from(aside: &courser_broker::SetAside) -> Self {
+        Self {
             partition: aside.partition.0,
             why: aside.fault.to_string(),
             applied: aside.applied.0,
@@ -192,13 +192,23 @@ impl From<NodeState> for Damage {
             queued_messages: aside.queued,
             retained_messages: aside.retained,
             ends_by: aside.fault.ends_by(aside.partition).to_string(),
-        });
-        let stopped = state.stopped.into_iter().map(|stopped| StoppedStream {
+        }
+    }
+}
+
+impl From<&courser_broker::StoppedStream> for StoppedStream {
+    fn from(stopped: &courser_broker::StoppedStream) -> Self {
+        Self {
             partition: stopped.partition.0,
             stream: stopped.stream.to_string(),
-            position: stopped.seq,
+            position: stopped.position,
             records: stopped.records,
-        });
+        }
+    }
+}
+
+impl From<NodeState> for Damage {
+    fn from(state: NodeState) -> Self {
         let rotten = state.rotten.into_iter().map(|place| RottenPlace {
             segment: place.segment,
             offset: place.offset,
@@ -212,8 +222,8 @@ impl From<NodeState> for Damage {
         });
         Self {
             rotten: rotten.collect(),
-            set_aside: set_aside.collect(),
-            stopped: stopped.collect(),
+            set_aside: state.set_aside.iter().map(SetAside::from).collect(),
+            stopped: state.stopped.iter().map(StoppedStream::from).collect(),
             stopped_places: state.stopped_places,
             accepted: state.accepted.iter().map(ToString::to_string).collect(),
         }

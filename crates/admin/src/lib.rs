@@ -45,6 +45,9 @@ use crate::serve::Listeners;
 pub use crate::settings::{InForce, Reloader, Reloads, reloader};
 pub use crate::token::{Token, TokenError};
 
+/// Name of the Unix socket in a data folder.
+pub const ADMIN_SOCKET: &str = "admin.sock";
+
 /// Where to serve, and who may ask.
 #[derive(Clone, Debug, Default)]
 pub struct AdminConfig {

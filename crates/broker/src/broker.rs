@@ -137,34 +137,8 @@ impl Summary {
     #[must_use]
     pub fn counters(&self) -> Vec<(String, u64)> {
         let counters = &self.shards.counters;
-        let plain = [
-            ("sockets", counters.sockets),
-            ("sockets_moved", counters.sockets_moved),
-            ("sessions_attached", counters.connects),
-            ("connections_over_limit", counters.over_limit),
-            ("accept_failures", counters.accept_failures),
-            ("bytes_received", counters.bytes_received),
-            ("bytes_sent", counters.bytes_sent),
-            ("packets_received", counters.packets_received()),
-            ("packets_sent", counters.packets_sent),
-            ("publishes_received", counters.publishes_received()),
-            ("publishes_sent", counters.publishes_sent),
-            ("deliveries_gathered", counters.deliveries_gathered),
-            ("publishers_slowed", counters.publishers_slowed),
-            ("publishers_over_quota", counters.publishers_over_quota),
-            ("closed_for_memory", counters.closed_for_memory),
-            ("fronts_panicked", counters.fronts_panicked),
-            ("leader_changes", counters.leader_changes),
-            ("turns", counters.turns),
-            ("longest_turn_us", counters.longest_turn_us),
-            ("longest_save_us", counters.longest_save_us),
-            ("most_closed_in_turn", counters.most_closed_in_turn),
-            ("most_read_in_turn", counters.most_read_in_turn),
-            ("most_written_in_turn", counters.most_written_in_turn),
-            ("most_delivered_in_turn", counters.most_delivered_in_turn),
-            ("allocations", self.shards.allocations),
-        ];
-        let plain = plain.map(|(name, value)| (name.to_owned(), value));
+        let allocations = ("allocations", self.shards.allocations);
+        let plain = counters.named().chain([allocations]);
         let closes = CLOSES
             .iter()
             .zip(counters.closes)
@@ -179,7 +153,7 @@ impl Summary {
             .map(|(&why, value)| (format!("dropped_{}", dropped_name(why)), value));
         let beside = self.beside.iter();
         plain
-            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
             .chain(closes)
             .chain(reasons)
             .chain(dropped)

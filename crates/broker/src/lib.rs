@@ -20,6 +20,7 @@ extern crate self as courser_broker;
 mod access;
 mod backup;
 mod broker;
+mod causes;
 mod classes;
 mod clock;
 mod config;
@@ -27,6 +28,7 @@ mod control;
 mod doors;
 mod failpoint;
 mod faults;
+mod files;
 mod formats;
 mod index;
 pub mod latency;
@@ -69,7 +71,7 @@ pub use faults::{file_faults, memory_fault, public_faults};
 pub use formats::FORMATS;
 pub use listen::{ListenError, find_taken, holder};
 pub use memory::MemoryError;
-pub use node::FolderError;
+pub use node::{FolderError, layout};
 pub use peer::Authentication;
 pub use repair::{
     Accepted, Behind, Examined, Fault, Finding, LostEntries, NodeState, Order, RepairError,

@@ -45,93 +45,80 @@ impl LoginCounts {
     }
 }
 
-/// Reasons for which messages were not delivered.
-pub const DROPPED: [Dropped; 15] = [
-    Dropped::NoSubscriber,
-    Dropped::QueueFull,
-    Dropped::Expired,
-    Dropped::TooLarge,
-    Dropped::OutputFull,
-    Dropped::Offline,
-    Dropped::Rejected,
-    Dropped::RetainedFull,
-    Dropped::Damaged,
-    Dropped::Denied,
-    Dropped::TooOld,
-    Dropped::Quota,
-    Dropped::DiskFull,
-    Dropped::OverLimit,
-    Dropped::AuthorDenied,
-];
+/// Makes of one table the reasons in the order of their counters, and their words in reports.
+macro_rules! dropped {
+    ($($why:ident = $name:literal),+ $(,)?) => {
+        /// Reasons for which messages were not delivered.
+        pub const DROPPED: [Dropped; [$($name),+].len()] = [$(Dropped::$why),+];
 
-/// The word for a reason in reports.
-#[must_use]
-pub const fn dropped_name(why: Dropped) -> &'static str {
-    match why {
-        Dropped::NoSubscriber => "no_subscriber",
-        Dropped::QueueFull => "queue_full",
-        Dropped::Expired => "expired",
-        Dropped::TooLarge => "too_large",
-        Dropped::OutputFull => "output_full",
-        Dropped::Offline => "offline",
-        Dropped::Rejected => "rejected",
-        Dropped::RetainedFull => "retained_full",
-        Dropped::Damaged => "damaged",
-        Dropped::Denied => "denied",
-        Dropped::TooOld => "too_old",
-        Dropped::Quota => "quota",
-        Dropped::DiskFull => "disk_full",
-        Dropped::OverLimit => "over_limit",
-        Dropped::AuthorDenied => "author_denied",
-    }
+        /// The word for a reason in reports.
+        #[must_use]
+        pub const fn dropped_name(why: Dropped) -> &'static str {
+            match why {
+                $(Dropped::$why => $name),+
+            }
+        }
+    };
 }
 
-/// Kinds of endings of connections, in the order of their counters.
-pub const CLOSES: [&str; 18] = [
-    "disconnect",
-    "lost",
-    "fault",
-    "keep_alive",
-    "connect_timeout",
-    "taken_over",
-    "refused",
-    "administrative",
-    "server_stops",
-    "login_timeout",
-    "login_waited",
-    "revoked",
-    "share_revoked",
-    "publish_refused",
-    "publish_timeout",
-    "stalled",
-    "unfinished",
-    "panicked",
+dropped![
+    NoSubscriber = "no_subscriber",
+    QueueFull = "queue_full",
+    Expired = "expired",
+    TooLarge = "too_large",
+    OutputFull = "output_full",
+    Offline = "offline",
+    Rejected = "rejected",
+    RetainedFull = "retained_full",
+    Damaged = "damaged",
+    Denied = "denied",
+    TooOld = "too_old",
+    Quota = "quota",
+    DiskFull = "disk_full",
+    OverLimit = "over_limit",
+    AuthorDenied = "author_denied",
 ];
 
-/// The counter of a kind of ending. Reason codes have counters of their own, [`Reasons`].
-#[must_use]
-pub const fn close_index(cause: CloseCause) -> usize {
-    match cause {
-        CloseCause::Disconnect => 0,
-        CloseCause::Lost => 1,
-        CloseCause::Fault(_) => 2,
-        CloseCause::KeepAlive => 3,
-        CloseCause::ConnectTimeout => 4,
-        CloseCause::TakenOver => 5,
-        CloseCause::Refused(..) => 6,
-        CloseCause::Administrative => 7,
-        CloseCause::ServerStops => 8,
-        CloseCause::LoginTimeout => 9,
-        CloseCause::LoginWaited => 10,
-        CloseCause::Revoked(_) => 11,
-        CloseCause::ShareRevoked => 12,
-        CloseCause::PublishRefused(_) => 13,
-        CloseCause::PublishTimeout => 14,
-        CloseCause::Stalled => 15,
-        CloseCause::Unfinished => 16,
-        CloseCause::Panicked => 17,
-    }
+/// Makes of one table the words for kinds of endings, and which of them is that of a cause.
+macro_rules! closes {
+    ($($cause:ident $(($fields:tt))? = $name:literal),+ $(,)?) => {
+        /// Kinds of endings of connections, in the order of their counters.
+        pub const CLOSES: [&str; [$($name),+].len()] = [$($name),+];
+
+        /// The counter of a kind of ending. Reason codes have counters of their own, [`Reasons`].
+        #[must_use]
+        pub const fn close_index(cause: CloseCause) -> usize {
+            enum Place {
+                $($cause),+
+            }
+            let place = match cause {
+                $(CloseCause::$cause $(($fields))? => Place::$cause),+
+            };
+            place as usize
+        }
+    };
 }
+
+closes![
+    Disconnect = "disconnect",
+    Lost = "lost",
+    Fault(..) = "fault",
+    KeepAlive = "keep_alive",
+    ConnectTimeout = "connect_timeout",
+    TakenOver = "taken_over",
+    Refused(..) = "refused",
+    Administrative = "administrative",
+    ServerStops = "server_stops",
+    LoginTimeout = "login_timeout",
+    LoginWaited = "login_waited",
+    Revoked(..) = "revoked",
+    ShareRevoked = "share_revoked",
+    PublishRefused(..) = "publish_refused",
+    PublishTimeout = "publish_timeout",
+    Stalled = "stalled",
+    Unfinished = "unfinished",
+    Panicked = "panicked",
+];
 
 /// The first reason code that is an error (v5 section 2.4).
 const REASON_FIRST: u8 = 0x80;
@@ -282,57 +269,115 @@ impl Counters {
         self.dropped.iter().sum::<u64>() - unwanted
     }
 
+    /// Those that are single numbers, by their names in the last line of a broker's log.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("sockets", self.sockets),
+            ("sockets_moved", self.sockets_moved),
+            ("sessions_attached", self.connects),
+            ("connections_over_limit", self.over_limit),
+            ("accept_failures", self.accept_failures),
+            ("bytes_received", self.bytes_received),
+            ("bytes_sent", self.bytes_sent),
+            ("packets_received", self.packets_received()),
+            ("packets_sent", self.packets_sent),
+            ("publishes_received", self.publishes_received()),
+            ("publishes_sent", self.publishes_sent),
+            ("deliveries_gathered", self.deliveries_gathered),
+            ("publishers_slowed", self.publishers_slowed),
+            ("publishers_over_quota", self.publishers_over_quota),
+            ("closed_for_memory", self.closed_for_memory),
+            ("fronts_panicked", self.fronts_panicked),
+            ("leader_changes", self.leader_changes),
+            ("turns", self.turns),
+            ("longest_turn_us", self.longest_turn_us),
+            ("longest_save_us", self.longest_save_us),
+            ("most_closed_in_turn", self.most_closed_in_turn),
+            ("most_read_in_turn", self.most_read_in_turn),
+            ("most_written_in_turn", self.most_written_in_turn),
+            ("most_delivered_in_turn", self.most_delivered_in_turn),
+        ]
+        .into_iter()
+    }
+
     /// Adds another shard's.
     pub(crate) fn add(&mut self, other: &Self) {
+        // Each by its name: one that is forgotten does not compile.
+        let Self {
+            sockets,
+            sockets_moved,
+            connects,
+            closes,
+            ref reasons,
+            dropped,
+            over_limit,
+            accept_failures,
+            bytes_received,
+            bytes_sent,
+            publishes_received_by_qos,
+            publish_bytes_received,
+            publishes_sent,
+            publish_bytes_sent,
+            deliveries_gathered,
+            packets_received,
+            packets_sent,
+            publishers_slowed,
+            publishers_over_quota,
+            closed_for_memory,
+            fronts_panicked,
+            leader_changes,
+            turns,
+            longest_turn_us,
+            longest_save_us,
+            most_closed_in_turn,
+            most_read_in_turn,
+            most_written_in_turn,
+            most_delivered_in_turn,
+        } = *other;
         let pairs = [
-            (&mut self.sockets, other.sockets),
-            (&mut self.sockets_moved, other.sockets_moved),
-            (&mut self.leader_changes, other.leader_changes),
-            (&mut self.connects, other.connects),
-            (&mut self.over_limit, other.over_limit),
-            (&mut self.accept_failures, other.accept_failures),
-            (&mut self.bytes_received, other.bytes_received),
-            (&mut self.bytes_sent, other.bytes_sent),
-            (
-                &mut self.publish_bytes_received,
-                other.publish_bytes_received,
-            ),
-            (&mut self.publishes_sent, other.publishes_sent),
-            (&mut self.publish_bytes_sent, other.publish_bytes_sent),
-            (&mut self.deliveries_gathered, other.deliveries_gathered),
-            (&mut self.packets_sent, other.packets_sent),
-            (&mut self.publishers_slowed, other.publishers_slowed),
-            (&mut self.publishers_over_quota, other.publishers_over_quota),
-            (&mut self.closed_for_memory, other.closed_for_memory),
-            (&mut self.fronts_panicked, other.fronts_panicked),
-            (&mut self.turns, other.turns),
+            (&mut self.sockets, sockets),
+            (&mut self.sockets_moved, sockets_moved),
+            (&mut self.leader_changes, leader_changes),
+            (&mut self.connects, connects),
+            (&mut self.over_limit, over_limit),
+            (&mut self.accept_failures, accept_failures),
+            (&mut self.bytes_received, bytes_received),
+            (&mut self.bytes_sent, bytes_sent),
+            (&mut self.publish_bytes_received, publish_bytes_received),
+            (&mut self.publishes_sent, publishes_sent),
+            (&mut self.publish_bytes_sent, publish_bytes_sent),
+            (&mut self.deliveries_gathered, deliveries_gathered),
+            (&mut self.packets_sent, packets_sent),
+            (&mut self.publishers_slowed, publishers_slowed),
+            (&mut self.publishers_over_quota, publishers_over_quota),
+            (&mut self.closed_for_memory, closed_for_memory),
+            (&mut self.fronts_panicked, fronts_panicked),
+            (&mut self.turns, turns),
         ];
         for (mine, theirs) in pairs {
             *mine += theirs;
         }
-        for (mine, theirs) in self.closes.iter_mut().zip(other.closes) {
+        for (mine, theirs) in self.closes.iter_mut().zip(closes) {
             *mine += theirs;
         }
-        self.reasons.add(&other.reasons);
+        self.reasons.add(reasons);
         let by_qos = self.publishes_received_by_qos.iter_mut();
-        for (mine, theirs) in by_qos.zip(other.publishes_received_by_qos) {
+        for (mine, theirs) in by_qos.zip(publishes_received_by_qos) {
             *mine += theirs;
         }
-        for (mine, theirs) in self.dropped.iter_mut().zip(other.dropped) {
+        for (mine, theirs) in self.dropped.iter_mut().zip(dropped) {
             *mine += theirs;
         }
         let mine = self.packets_received.as_flattened_mut().iter_mut();
-        for (mine, theirs) in mine.zip(other.packets_received.as_flattened()) {
+        for (mine, theirs) in mine.zip(packets_received.as_flattened()) {
             *mine += theirs;
         }
-        self.longest_turn_us = self.longest_turn_us.max(other.longest_turn_us);
-        self.longest_save_us = self.longest_save_us.max(other.longest_save_us);
-        self.most_closed_in_turn = self.most_closed_in_turn.max(other.most_closed_in_turn);
-        self.most_read_in_turn = self.most_read_in_turn.max(other.most_read_in_turn);
-        self.most_written_in_turn = self.most_written_in_turn.max(other.most_written_in_turn);
-        self.most_delivered_in_turn = self
-            .most_delivered_in_turn
-            .max(other.most_delivered_in_turn);
+        self.longest_turn_us = self.longest_turn_us.max(longest_turn_us);
+        self.longest_save_us = self.longest_save_us.max(longest_save_us);
+        self.most_closed_in_turn = self.most_closed_in_turn.max(most_closed_in_turn);
+        self.most_read_in_turn = self.most_read_in_turn.max(most_read_in_turn);
+        self.most_written_in_turn = self.most_written_in_turn.max(most_written_in_turn);
+        self.most_delivered_in_turn = self.most_delivered_in_turn.max(most_delivered_in_turn);
     }
 }
 

@@ -34,6 +34,7 @@ use courser_memory::{Component, Scope};
 
 use crate::Status;
 use crate::backup::pace::{Pace, SlowFile, Stopped, forget_pages};
+use crate::causes::with_causes;
 use crate::clock;
 use crate::control::Control;
 use crate::live::Live;
@@ -338,7 +339,7 @@ impl Scrubber {
 
 /// Nothing of it can be read.
 fn unreadable(segment: &HeldSegment, error: &InspectError) -> SegmentCheck {
-    let error = crate::stations::with_causes(error);
+    let error = with_causes(error);
     SegmentCheck {
         damages: vec![(0, InspectedDamage::Unreadable { error })],
         missing: segment.entries.clone(),

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use courser_broker::Summary;
 use courser_memory::{Component, Counting, snapshot, thread_snapshot};
-use support::{Client, broker, broker_on, encode, publish, text};
+use support::{Client, broker, broker_on, counter, encode, publish, text};
 
 #[global_allocator]
 static ALLOCATOR: Counting<std::alloc::System> = Counting::new(std::alloc::System);
@@ -53,8 +53,8 @@ fn live(shards: u16, qos: u8, messages: usize) -> Life {
     }
     let summary = broker.stop().expect("no shard failed");
     Life {
-        allocations: counter(&summary, "allocations"),
-        turns: counter(&summary, "turns"),
+        allocations: counted(&summary, "allocations"),
+        turns: counted(&summary, "turns"),
     }
 }
 
@@ -90,10 +90,11 @@ fn answer(client: &mut Client, first: u8, id: std::ops::Range<usize>, with: u8) 
     client.send_raw(&answers);
 }
 
-fn counter(summary: &Summary, wanted: &str) -> u64 {
-    let counters = summary.counters();
-    let found = counters.iter().find(|(name, _)| name == wanted);
-    found.expect("this binary counts").1
+/// What this binary must have counted.
+fn counted(summary: &Summary, name: &str) -> u64 {
+    let count = counter(summary, name);
+    assert!(count > 0, "this binary counts {name}");
+    count
 }
 
 const MORE: usize = 20_000;
@@ -143,7 +144,7 @@ fn live_gathered(windows: usize) -> u64 {
     }
     let summary = broker.stop().expect("no shard failed");
     assert!(counter(&summary, "deliveries_gathered") > 0);
-    counter(&summary, "allocations")
+    counted(&summary, "allocations")
 }
 
 #[test]
@@ -205,11 +206,11 @@ fn live_durable(windows: usize, window: u16) -> DurableLife {
     let mine = thread_snapshot().since(&mine).allocated().allocations;
     courser_memory::fold();
     let all = snapshot().since(&all).allocated().allocations;
-    let allocations = counter(&summary, "allocations");
+    let allocations = counted(&summary, "allocations");
     DurableLife {
         allocations,
         of_stations: all.saturating_sub(allocations + mine),
-        records: counter(&summary, "log_records"),
+        records: counted(&summary, "log_records"),
     }
 }
 

@@ -17,7 +17,7 @@ mod socket;
 mod stranger;
 
 pub use client::{Client, SessionState, Stopper};
-pub use courser_mqtt::codec::{ProtocolVersion, QoS};
+pub use courser_mqtt::codec::{ProtocolVersion, QoS, ReasonCode};
 pub use courser_transport::tls::{ClientMaterial, MaterialError, NameCheck, Part, Trust};
 pub use error::{Asked, ClientError, Meaning};
 pub use layers::Layers;

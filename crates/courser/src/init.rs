@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use courser_access::UserName;
-use courser_broker::{first_administrator, write_bootstrap};
+use courser_broker::{first_administrator, layout, write_bootstrap};
 use courser_settings::{quoted, template};
 
+use crate::cli::causes::with_causes;
 use crate::cli::exit::Exit;
 use crate::cli::new_file::{take_back, there_already, write};
 use crate::cli::print;
@@ -128,11 +129,7 @@ fn with_accounts(arguments: &Init, text: &str) -> Exit {
         )),
         Err(error) => {
             take_back(file);
-            let mut text = error.to_string();
-            if let Some(source) = std::error::Error::source(&error) {
-                text = format!("{text}: {source}");
-            }
-            eprintln!("courser: {text}");
+            eprintln!("courser: {}", with_causes(&error));
             Exit::Refused
         }
     }
@@ -140,7 +137,7 @@ fn with_accounts(arguments: &Init, text: &str) -> Exit {
 
 /// Whether a broker has been started with a data folder: it may have accounts then.
 fn has_served(data: &Path) -> bool {
-    ["node", "log"]
+    [layout::NODE, layout::LOG]
         .iter()
         .any(|name| data.join(name).symlink_metadata().is_ok())
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use courser_admin::{Admin, AdminConfig, AdminError, BindError, Reloader};
+use courser_admin::{ADMIN_SOCKET, Admin, AdminConfig, AdminError, BindError, Reloader};
 use courser_broker::Control;
 use courser_settings::{Keep, Settings};
 use serde_json::json;
@@ -40,7 +40,7 @@ pub(crate) fn start(
     };
     let mut config = AdminConfig {
         listen: settings.http.listen.clone(),
-        socket: folder.map(|folder| folder.join("admin.sock")),
+        socket: folder.map(|folder| folder.join(ADMIN_SOCKET)),
         token_file,
         reloader: Some(reloader),
         commit: COMMIT,

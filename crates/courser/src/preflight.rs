@@ -8,7 +8,7 @@ use courser_admin::{Token, TokenError};
 use courser_broker::{Anonymous, file_faults, memory_fault, public_faults};
 use courser_settings::{Origin, Resolved, SettingError};
 
-use crate::server::chain;
+use crate::cli::causes::with_causes;
 
 /// Whether files are looked at that settings name, and the memory that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) fn faults(resolved: &Resolved, anonymous: Anonymous, files: Files) ->
     let settings = &resolved.settings;
     let mut found: Vec<SettingError> = public_faults(settings, anonymous)
         .iter()
-        .map(|fault| at(resolved, fault.setting(), &chain(fault)))
+        .map(|fault| at(resolved, fault.setting(), &with_causes(fault)))
         .collect();
     if settings.mqtt.listen.is_empty() && settings.doors.is_empty() {
         found.push(at(resolved, Some("mqtt.listen".to_owned()), NOBODY));
@@ -35,7 +35,7 @@ pub(crate) fn faults(resolved: &Resolved, anonymous: Anonymous, files: Files) ->
         found.extend(
             unusable
                 .iter()
-                .map(|fault| at(resolved, fault.setting(), &chain(fault))),
+                .map(|fault| at(resolved, fault.setting(), &with_causes(fault))),
         );
         found.extend(memory(resolved));
         found.extend(token_fault(resolved));
@@ -47,7 +47,7 @@ pub(crate) fn faults(resolved: &Resolved, anonymous: Anonymous, files: Files) ->
 /// That the memory of this machine, or of the control group, serves nobody.
 pub(crate) fn memory(resolved: &Resolved) -> Option<SettingError> {
     let fault = memory_fault(&resolved.settings)?;
-    Some(at(resolved, fault.setting(), &chain(&fault)))
+    Some(at(resolved, fault.setting(), &with_causes(&fault)))
 }
 
 /// Why a server without a listener does not start.
@@ -74,7 +74,9 @@ fn token_fault(resolved: &Resolved) -> Option<SettingError> {
                 folder.display()
             )
         }
-        TokenError::File { .. } | TokenError::Open { .. } | TokenError::Bad { .. } => chain(&error),
+        TokenError::File { .. } | TokenError::Open { .. } | TokenError::Bad { .. } => {
+            with_causes(&error)
+        }
     };
     Some(at(
         resolved,

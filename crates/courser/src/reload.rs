@@ -5,10 +5,10 @@ use courser_broker::{Broker, Reread};
 use courser_settings::{Applies, Change, Resolved};
 use serde_json::{Value, json};
 
+use crate::cli::causes::with_causes;
 use crate::cli::settings::{SettingFlags, fault_json};
 use crate::logging::{FACTS, Log};
 use crate::preflight::placed;
-use crate::server::chain;
 
 /// The flags of the start, and what the server has now.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Running {
         // They are few and small, so nobody waits for long.
         let certificates = broker
             .reread_files()
-            .map_err(|error| self.placed(Some(error.setting()), chain(&error)))?;
+            .map_err(|error| self.placed(Some(error.setting()), with_causes(&error)))?;
         let same = certificates.iter().filter(|it| it.1 == Reread::Same);
         for (listener, _) in same {
             tracing::info!(

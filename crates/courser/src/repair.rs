@@ -4,13 +4,15 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
+use courser_admin::api::{SetAside, StoppedStream};
 use courser_broker::{
     DiskFailure, Examined, Finding, FolderError, Order, RepairError, Verb, examine, repair,
 };
 use courser_contract::PartitionId;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cli::{self, exit::Exit};
+use crate::cli::{self, causes::with_causes, exit::Exit};
 
 /// Streams of one partition that are named without --all.
 const NAMED: usize = 20;
@@ -106,13 +108,7 @@ pub(crate) fn run(arguments: &Repair) -> Exit {
 }
 
 fn refused(error: &RepairError) -> Exit {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(source) = cause {
-        let _ = write!(text, ": {source}");
-        cause = source.source();
-    }
-    eprintln!("courser: {text}");
+    eprintln!("courser: {}", with_causes(error));
     match error {
         RepairError::Folder(FolderError::InUse { .. }) => Exit::Conflict,
         RepairError::NoFolder { .. } | RepairError::Nothing { .. } => Exit::Usage,
@@ -164,6 +160,24 @@ fn words(examined: &Examined, all: bool) -> String {
     text
 }
 
+/// A partition that is set aside, as the API tells it, and whether that is a loss.
+#[derive(Serialize)]
+struct AsideLine {
+    is: &'static str,
+    #[serde(flatten)]
+    aside: SetAside,
+    loss: bool,
+}
+
+/// A stream that has stopped, as the API tells it, and the orders that end it.
+#[derive(Serialize)]
+struct StoppedLine<'a> {
+    is: &'static str,
+    #[serde(flatten)]
+    stream: StoppedStream,
+    ends_by: &'a [String],
+}
+
 fn lines(examined: &Examined) -> String {
     let mut text = String::new();
     let mut line = |fields: Value| {
@@ -171,28 +185,19 @@ fn lines(examined: &Examined) -> String {
     };
     line(json!({ "is": "log", "report": examined.report }));
     for finding in &examined.findings {
-        let ends_by: Vec<String> = finding.ends_by().iter().map(Order::to_string).collect();
         match finding {
-            Finding::Aside(aside) => line(json!({
-                "is": "set_aside",
-                "partition": aside.partition.0,
-                "why": aside.fault.to_string(),
-                "applied": aside.applied.0,
-                "sessions": aside.sessions,
-                "queued": aside.queued,
-                "retained": aside.retained,
-                "loss": finding.is_loss(),
-                "ends_by": ends_by,
+            Finding::Aside(aside) => line(json!(AsideLine {
+                is: "set_aside",
+                aside: aside.into(),
+                loss: finding.is_loss(),
             })),
             Finding::Stopped { streams, .. } => {
+                let ends_by: Vec<String> = finding.ends_by().iter().map(Order::to_string).collect();
                 for stream in streams {
-                    line(json!({
-                        "is": "stopped",
-                        "partition": stream.partition.0,
-                        "stream": stream.stream.to_string(),
-                        "position": stream.seq,
-                        "records": stream.records,
-                        "ends_by": ends_by,
+                    line(json!(StoppedLine {
+                        is: "stopped",
+                        stream: stream.into(),
+                        ends_by: &ends_by,
                     }));
                 }
             }

@@ -3,7 +3,6 @@
 mod confine;
 mod greeting;
 
-use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,6 +19,7 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::cli::causes::with_causes;
 use crate::cli::exit::{Exit, usage};
 use crate::cli::settings::{SettingFlags, fault_json, settings_help};
 use crate::logging::{FACTS, Log};
@@ -130,11 +130,11 @@ fn load(flags: &SettingFlags, anonymous: Anonymous) -> Result<Resolved, Exit> {
 /// Gives up what a server has no use for and begins the log, in this order: threads that are there already would stay free.
 fn begin_log(resolved: &Resolved) -> Result<Log, Exit> {
     let confined = confine(resolved).map_err(|error| {
-        complain_without_log(&chain(&error));
+        complain_without_log(&with_causes(&error));
         Exit::Refused
     })?;
     let log = Log::start(&resolved.settings).map_err(|error| {
-        complain_without_log(&chain(&error));
+        complain_without_log(&with_causes(&error));
         Exit::Internal
     })?;
     confined.tell();
@@ -175,7 +175,7 @@ fn stop_unserved(broker: Broker, format: LogFormat, error: &AdminError) -> Exit 
     let exit = cannot_serve_operators(format, error);
     match broker.stop() {
         Ok(_) => exit,
-        Err(error) => internal(format, &chain(&error)),
+        Err(error) => internal(format, &with_causes(&error)),
     }
 }
 
@@ -338,7 +338,7 @@ fn stop(broker: Broker, reason: Reason) -> Exit {
         }
         Err(StopError::Disk(failure)) => disk_failed(&failure),
         Err(error) => {
-            tracing::error!(event = "stop_failed", "{}", chain(&error));
+            tracing::error!(event = "stop_failed", "{}", with_causes(&error));
             Exit::Internal
         }
     }
@@ -377,7 +377,7 @@ fn complain_without_log(text: &str) {
 }
 
 fn cannot_start(format: LogFormat, running: &Running, error: &StartError) -> Exit {
-    complain(format, &running.placed(error.setting(), chain(error)));
+    complain(format, &running.placed(error.setting(), with_causes(error)));
     match error {
         StartError::Listen(ListenError::InUse { .. })
         | StartError::Folder(FolderError::InUse { .. }) => Exit::Conflict,
@@ -404,7 +404,7 @@ fn cannot_start(format: LogFormat, running: &Running, error: &StartError) -> Exi
 }
 
 fn cannot_serve_operators(format: LogFormat, error: &AdminError) -> Exit {
-    complain(format, &chain(error));
+    complain(format, &with_causes(error));
     match error {
         AdminError::Bind(BindError::InUse { .. }) => Exit::Conflict,
         AdminError::Bind(_) | AdminError::Token(_) | AdminError::Thread(_) => Exit::Refused,
@@ -414,17 +414,6 @@ fn cannot_serve_operators(format: LogFormat, error: &AdminError) -> Exit {
 fn internal(format: LogFormat, message: &str) -> Exit {
     complain(format, message);
     Exit::Internal
-}
-
-/// An error with all its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _ = write!(text, ": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// Raises the limit of open descriptors as far as is allowed and gives what is then allowed.

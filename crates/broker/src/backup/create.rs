@@ -14,14 +14,14 @@ use sha2::{Digest, Sha256};
 
 use super::manifest::{FileLine, Manifest, Sum, folder_of};
 use super::pace::{Pace, SlowFile, Stopped, forget_pages};
-use super::store::{Numbers, Store, private_file};
+use super::store::{Numbers, Store};
 use super::{BackupError, Progress, Source};
+use crate::files::private_file;
+use crate::node::layout;
 use crate::stations::{CopyDoor, HeldData, Medium};
 
 /// Bytes of one read: what is spent at once of the pace.
 const CHUNK_BYTES: u64 = 256 << 10;
-/// Small files beside the log.
-const BESIDE: [&str; 3] = ["node", "repair", "crash"];
 
 /// A backup that is being made.
 pub(super) struct Making<'a> {
@@ -80,11 +80,11 @@ impl Making<'_> {
         }
         drop(hold);
         for held in &checkpoints {
-            let path = format!("checkpoints/{}", held.name);
+            let path = format!("{}/{}", layout::CHECKPOINTS, held.name);
             let line = self.checkpoint(number, path, &held.file, before.as_ref())?;
             manifest.files.push(line);
         }
-        for name in BESIDE {
+        for name in layout::KEPT {
             if let Some(line) = self.beside(number, name)? {
                 manifest.files.push(line);
             }
@@ -119,7 +119,7 @@ impl Making<'_> {
         before: Option<&Manifest>,
     ) -> Result<FileLine, BackupError> {
         let name = segment.segment.file_name();
-        let path = format!("log/{name}");
+        let path = format!("{}/{name}", layout::LOG);
         let source = self.source.data.join(&path);
         let known = before.and_then(|before| before.file(&path));
         let known = known.filter(|it| it.kept == kept && kept == segment.bytes);

@@ -14,8 +14,10 @@
 use std::fmt::Write as _;
 
 use courser_contract::{LogIndex, PartitionId, WallMs};
-use courser_log::{BatchNumber, Place, SegmentNumber};
+use courser_log::{BatchNumber, Place, SegmentNumber, checkpoint_file};
 use sha2::{Digest, Sha256};
+
+use super::layout;
 
 const NAME: &str = "courser backup";
 pub(crate) const VERSION: u32 = 1;
@@ -224,21 +226,10 @@ fn file_line([path, stored]: [&str; 2], [bytes, kept]: [&str; 2], sum: &str) -> 
 /// Whether a path is one that a data folder has: nothing else is ever written (D15).
 fn is_of_data(path: &str) -> bool {
     match path.split_once('/') {
-        None => matches!(path, "node" | "repair" | "crash"),
-        Some(("log", name)) => SegmentNumber::of_file_name(name).is_some(),
-        Some(("checkpoints", name)) => is_checkpoint(name),
+        None => layout::KEPT.contains(&path),
+        Some((layout::LOG, name)) => SegmentNumber::of_file_name(name).is_some(),
+        Some((layout::CHECKPOINTS, name)) => checkpoint_file(name).is_some(),
         Some(_) => false,
-    }
-}
-
-fn is_checkpoint(name: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    match (name.strip_suffix(".manifest"), name.strip_suffix(".ckp")) {
-        (Some(id), _) => is_number(id),
-        (None, Some(name)) => name
-            .split_once('-')
-            .is_some_and(|(id, index)| is_number(id) && is_number(index)),
-        (None, None) => false,
     }
 }
 
@@ -280,44 +271,13 @@ fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sample::a_manifest;
     use super::*;
-
-    fn manifest() -> Manifest {
-        let file = |path: &str, stored: &str, kept| FileLine {
-            path: path.to_owned(),
-            stored: stored.to_owned(),
-            bytes: 1 << 20,
-            kept,
-            sum: [7; 32],
-        };
-        Manifest {
-            number: 2,
-            node: [3; 16],
-            made: WallMs(5),
-            cut: (
-                Place {
-                    segment: SegmentNumber(9),
-                    offset: 8192,
-                },
-                BatchNumber(77),
-            ),
-            partitions: vec![
-                (PartitionId(0), LogIndex(1)),
-                (PartitionId(3), LogIndex(44)),
-            ],
-            files: vec![
-                file("log/0000000008.seg", "000001/log/0000000008.seg", 1 << 20),
-                file("log/0000000009.seg", "000002/log/0000000009.seg", 8192),
-                file("checkpoints/3-40.ckp", "000001/checkpoints/3-40.ckp", 9),
-                file("node", "000002/node", 64),
-            ],
-        }
-    }
 
     #[test]
     fn a_manifest_is_read_as_it_was_written() {
-        let text = manifest().encode();
-        assert_eq!(Manifest::decode(&text), Ok(manifest()));
+        let text = a_manifest().encode();
+        assert_eq!(Manifest::decode(&text), Ok(a_manifest()));
         for at in 0..text.len() {
             let mut bytes = text.clone().into_bytes();
             bytes[at] ^= 1;
@@ -329,7 +289,7 @@ mod tests {
 
     #[test]
     fn another_version_is_said_to_be_one() {
-        let text = manifest()
+        let text = a_manifest()
             .encode()
             .replace("courser backup 1", "courser backup 2");
         assert_eq!(Manifest::decode(&text), Err(ManifestError::Version(2)));
@@ -345,6 +305,8 @@ mod tests {
             "log/1.seg",
             "log//0000000001.seg",
             "checkpoints/x-1.ckp",
+            "checkpoints/03-1.ckp",
+            "checkpoints/65536.manifest",
             "checkpoints/../1.manifest",
             "admin.token",
             "",

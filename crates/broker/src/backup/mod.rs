@@ -20,6 +20,10 @@ mod manifest;
 pub(crate) mod pace;
 mod prune;
 mod restore;
+// The fuzz target has the same one.
+#[cfg(test)]
+#[path = "../../tests/fuzzed/sample.rs"]
+mod sample;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -44,6 +48,8 @@ pub use self::restore::{restore_backup, verify_backup};
 use self::store::Store;
 use crate::clock;
 use crate::live::Live;
+// For the manifest, which the fuzz target has without the rest of the broker.
+use crate::node::layout;
 use crate::stations::{CopyDoor, Medium, NotHeld};
 
 /// Why there is no backup, or it cannot be used. Each text names the file.

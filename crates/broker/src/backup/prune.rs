@@ -12,7 +12,8 @@ use std::path::Path;
 use super::BackupError;
 use super::manifest::{FileLine, Manifest};
 use super::restore::read;
-use super::store::{Store, sync_folder};
+use super::store::Store;
+use crate::files::sync_folder;
 
 /// What was removed, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

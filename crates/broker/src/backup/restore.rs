@@ -7,8 +7,10 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use super::manifest::{FileLine, Manifest, Sum};
-use super::store::{Store, private_file, sync_folder};
+use super::store::Store;
 use super::{BackupError, BackupReport};
+use crate::files::{private_file, sync_folder};
+use crate::node::layout::{FOLDERS, NODE};
 use crate::node::make_folder;
 
 const CHUNK_BYTES: usize = 1 << 20;
@@ -85,7 +87,7 @@ pub fn restore_backup(
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed(error)),
     }
-    if manifest.file("node").is_none() {
+    if manifest.file(NODE).is_none() {
         let path = store.path().to_owned();
         let why = "it has no file `node`".to_owned();
         return Err(BackupError::Damaged { path, why });
@@ -93,15 +95,16 @@ pub fn restore_backup(
     for file in &manifest.files {
         read(&store, file, |_| Ok(()))?;
     }
-    for folder in [data.to_owned(), data.join("log"), data.join("checkpoints")] {
-        make_folder(&folder).map_err(failed)?;
+    make_folder(data).map_err(failed)?;
+    for below in FOLDERS {
+        make_folder(&data.join(below)).map_err(failed)?;
     }
     let (last, others): (Vec<_>, Vec<_>) =
-        manifest.files.iter().partition(|file| file.path == "node");
+        manifest.files.iter().partition(|file| file.path == NODE);
     for file in others.into_iter().chain(last) {
-        if file.path == "node" {
-            for folder in ["log", "checkpoints"] {
-                sync_folder(&data.join(folder)).map_err(failed)?;
+        if file.path == NODE {
+            for below in FOLDERS {
+                sync_folder(&data.join(below)).map_err(failed)?;
             }
         }
         write(&store, file, data)?;

@@ -1,13 +1,14 @@
 //! The folder of backups: which there are, which one is being made, and what an unfinished one has left.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::BackupError;
 use super::manifest::{Manifest, folder_of, number_of};
+use crate::files::{private_file, sync_folder};
+use crate::node::layout::FOLDERS;
 use crate::node::make_folder;
 
 const LOCK: &str = "LOCK";
@@ -172,7 +173,7 @@ impl Store {
     /// Makes the folders of the next backup.
     pub(super) fn begin(&self, numbers: &Numbers) -> Result<u32, BackupError> {
         let number = numbers.last() + 1;
-        for folder in ["", "log", "checkpoints"] {
+        for folder in [""].into_iter().chain(FOLDERS) {
             let path = self.folder(number).join(folder);
             make_folder(&path).map_err(|source| BackupError::Write { path, source })?;
         }
@@ -204,7 +205,7 @@ impl Store {
     /// The files of a backup, as manifests name them, with their bytes.
     pub(super) fn stored(&self, number: u32) -> Result<Vec<(String, u64)>, BackupError> {
         let mut stored = Vec::new();
-        for below in ["", "log", "checkpoints"] {
+        for below in [""].into_iter().chain(FOLDERS) {
             let folder = self.folder(number).join(below);
             let failed = |source| BackupError::Read {
                 path: folder.clone(),
@@ -243,7 +244,7 @@ impl Store {
             path: folder.clone(),
             source,
         };
-        for below in ["log", "checkpoints"] {
+        for below in FOLDERS {
             sync_folder(&folder.join(below)).map_err(failed)?;
         }
         let new = folder.join(MANIFEST_NEW);
@@ -256,15 +257,4 @@ impl Store {
         fs::rename(&new, folder.join(MANIFEST)).map_err(failed)?;
         sync_folder(&folder).map_err(failed)
     }
-}
-
-/// A file for its owner only, made where it is not there.
-pub(super) fn private_file() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).mode(0o600);
-    options
-}
-
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::shard::support::{Client, asked, broker, broker_on, publish};
+use crate::shard::support::{Client, asked, broker, broker_on, disk_counter, publish, wait};
 use courser_access::{Command, Role, RoleName};
 use courser_contract::{Class, LogIndex, PartitionId};
 use courser_engine::{Partition, PartitionConfig};
@@ -102,14 +102,6 @@ fn load(broker: &Broker, stop: &AtomicBool) {
     }
 }
 
-fn wait(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn segments(folder: &Path) -> usize {
     let files = fs::read_dir(folder.join("log")).expect("a folder");
     let names = files.map(|file| file.expect("a file").file_name());
@@ -120,9 +112,7 @@ fn segments(folder: &Path) -> usize {
 
 /// Segments that are written to.
 fn created(broker: &Broker) -> u64 {
-    let counters = broker.control().disk_counters();
-    let found = counters.iter().find(|(name, _)| *name == "log_bytes");
-    found.map_or(0, |(_, bytes)| bytes >> 20)
+    disk_counter(broker, "log_bytes") >> 20
 }
 
 fn backup(broker: &Broker, folder: &Path) -> BackupState {
@@ -416,13 +406,7 @@ fn a_full_backup_and_an_incremental_one_have_what_the_cleaner_has_moved() {
 
 /// Most is taken at once, some waits in every segment, until the cleaner has moved something more.
 fn move_some(broker: &Broker) {
-    let cleaned = || {
-        let counters = broker.control().disk_counters();
-        let found = counters
-            .iter()
-            .find(|(name, _)| *name == "log_cleaned_segments");
-        found.map_or(0, |(_, segments)| *segments)
-    };
+    let cleaned = || disk_counter(broker, "log_cleaned_segments");
     let before = cleaned();
     let mut publisher = Client::connect(broker.addresses()[0], "publisher");
     let (mut reader, _) = keep(broker, "a");

@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use courser_contract::{CloseCause, WallMs, WhyRefused};
+use courser_mqtt::codec::ReasonCode;
 
 use past::Pasts;
 use refused::Refused;
@@ -84,6 +85,13 @@ words_of_refusals! {
     NoSuchMethod: "the listener has no such authentication method",
 }
 
+// Codes that say more than the kind of ending does.
+const NOT_AUTHORIZED: u8 = ReasonCode::NotAuthorized.byte();
+const QUOTA_EXCEEDED: u8 = ReasonCode::QuotaExceeded.byte();
+const USE_ANOTHER_SERVER: u8 = ReasonCode::UseAnotherServer.byte();
+const SERVER_MOVED: u8 = ReasonCode::ServerMoved.byte();
+const MAXIMUM_CONNECT_TIME: u8 = ReasonCode::MaximumConnectTime.byte();
+
 /// Why a connection ended, for people.
 #[must_use]
 pub const fn cause_words(cause: CloseCause) -> &'static str {
@@ -98,22 +106,22 @@ pub const fn cause_words(cause: CloseCause) -> &'static str {
             "the login waited for too long: too many came at once, of its address or of all"
         }
         CloseCause::TakenOver => "another connection came with the same client id",
-        CloseCause::Refused(0x9C, WhyRefused::ByReason) => {
+        CloseCause::Refused(USE_ANOTHER_SERVER, WhyRefused::ByReason) => {
             "the client was sent to another server, for now"
         }
-        CloseCause::Refused(0x9D, WhyRefused::ByReason) => {
+        CloseCause::Refused(SERVER_MOVED, WhyRefused::ByReason) => {
             "the client was sent to another server, for good"
         }
-        CloseCause::Refused(0x97, WhyRefused::ByReason) => {
+        CloseCause::Refused(QUOTA_EXCEEDED, WhyRefused::ByReason) => {
             "the server refused the client: its will is larger than what may be retained"
         }
         CloseCause::Refused(_, why) => refused_words(why),
-        CloseCause::Revoked(0xA0) => "the token of the client has ended",
+        CloseCause::Revoked(MAXIMUM_CONNECT_TIME) => "the token of the client has ended",
         CloseCause::Revoked(_) => "the right of the client to be here was revoked",
         CloseCause::ShareRevoked => {
             "a shared subscription of the client is not allowed any more: its rights have changed"
         }
-        CloseCause::PublishRefused(0x87) => {
+        CloseCause::PublishRefused(NOT_AUTHORIZED) => {
             "the client published where it may not, which its version of MQTT can be told by the end of the connection alone"
         }
         CloseCause::PublishRefused(_) => {

@@ -1,8 +1,8 @@
 //! Opening the data folder.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use courser_log::{NodeIdentity, StartId};
@@ -10,21 +10,14 @@ use rand::TryRng;
 use rand::rngs::SysRng;
 use rustix::fs::{RenameFlags, renameat_with};
 
+use crate::files::{private_file, sync_folder};
 use crate::repair::crash::Crashes;
 use crate::repair::judge::Given;
 use crate::repair::orders::Orders;
 use crate::slots::Relaxed;
 
 use super::file::{NodeFile, NodeFileError, VERSION};
-
-const LOCK: &str = "LOCK";
-const NODE: &str = "node";
-const NODE_NEW: &str = "node.new";
-const LOG: &str = "log";
-const CHECKPOINTS: &str = "checkpoints";
-const CRASH: &str = "crash";
-const REPAIR: &str = "repair";
-const SCRUB: &str = "scrub";
+use super::layout::{CHECKPOINTS, CRASH, FOLDERS, LOCK, LOG, NODE, NODE_NEW, REPAIR, SCRUB};
 
 /// Why a data folder cannot be used. Each text says what and where, and what to do where there is something to do.
 #[derive(Debug, thiserror::Error)]
@@ -133,8 +126,9 @@ impl DataFolder {
                 "others may write into the data folder, and so remove or replace what is kept: chmod 700 it"
             );
         }
-        make_folder(&path.join(LOG)).map_err(failed)?;
-        make_folder(&path.join(CHECKPOINTS)).map_err(failed)?;
+        for below in FOLDERS {
+            make_folder(&path.join(below)).map_err(failed)?;
+        }
         let mut node = read_node(path)?.unwrap_or_else(|| NodeFile {
             identity: random_bytes(),
             start: 0,
@@ -272,7 +266,7 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
         }
         Ok(()) | Err(_) => {}
     }
-    File::open(above)?.sync_all()
+    sync_folder(above)
 }
 
 /// Rights of a folder into which somebody else than its owner may write.
@@ -298,8 +292,6 @@ fn lock(folder: &Path) -> Result<Locks, FolderError> {
     };
     let mut file = private_file()
         .read(true)
-        .write(true)
-        .create(true)
         .truncate(false)
         .open(&path)
         .map_err(failed)?;
@@ -370,12 +362,7 @@ fn read_node(folder: &Path) -> Result<Option<NodeFile>, FolderError> {
 fn write_node(folder: &Path, node: &NodeFile) -> io::Result<()> {
     let (new, name) = (folder.join(NODE_NEW), folder.join(NODE));
     let bytes = node.encode();
-    let mut options = private_file();
-    let mut file = options
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&new)?;
+    let mut file = private_file().truncate(false).open(&new)?;
     file.write_all(&bytes)?;
     file.set_len(bytes.len() as u64)?;
     file.sync_all()?;
@@ -395,7 +382,7 @@ fn replace(folder: &Path, (new, name): (&str, &str), bytes: &[u8]) -> io::Result
     let new = folder.join(new);
     write_new(&new, bytes)?.sync_all()?;
     fs::rename(&new, folder.join(name))?;
-    File::open(folder)?.sync_all()
+    sync_folder(folder)
 }
 
 /// Replaces a file that nobody needs: after a power loss there may also be one that says nothing.
@@ -409,19 +396,9 @@ pub(crate) fn replace_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
-    let mut file = private_file()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(path)?;
+    let mut file = private_file().truncate(true).open(path)?;
     file.write_all(bytes)?;
     Ok(file)
-}
-
-fn private_file() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.mode(0o600);
-    options
 }
 
 fn random_bytes<const N: usize>() -> [u8; N] {

@@ -13,6 +13,7 @@
 
 mod file;
 mod folder;
+pub mod layout;
 #[cfg(test)]
 mod power;
 #[cfg(test)]

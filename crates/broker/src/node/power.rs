@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::shard::support::{Client, broker_on, publish};
+use crate::shard::support::{Client, broker_on, disk_counter, publish};
 use crate::stations::medium::memory::{Folder, Folders, NodeInMemory};
 use crate::{Broker, NodeState};
 
@@ -96,12 +96,6 @@ fn start(data: &Path) -> Broker {
     broker_on(data, SHARDS, &settings)
 }
 
-fn counted(broker: &Broker, name: &str) -> u64 {
-    let counters = broker.control().disk_counters();
-    let found = counters.into_iter().find(|(counted, _)| *counted == name);
-    found.map_or(0, |(_, count)| count)
-}
-
 /// The payload of a message: enough of them fill a checkpoint's interval of log soon.
 fn numbered(number: u32) -> Vec<u8> {
     let mut payload = number.to_be_bytes().to_vec();
@@ -125,7 +119,7 @@ fn saved(data: &Path, away: &str) -> Vec<Picture> {
     session.send(0xE0, &[]);
     assert!(session.is_closed());
     // A relaxed one is synced a while later. What is counted may be one behind.
-    let syncs = counted(&broker, "log_syncs");
+    let syncs = disk_counter(&broker, "log_syncs");
     let mut publisher = Client::connect(address, "publisher");
     let mut number = 0;
     let deadline = Instant::now() + PATIENCE;
@@ -133,7 +127,7 @@ fn saved(data: &Path, away: &str) -> Vec<Picture> {
         assert!(Instant::now() < deadline, "not seen: {step}");
         send(&mut publisher, 1, &numbered(number));
         number += 1;
-        if counted(&broker, "log_syncs") > syncs + 1 {
+        if disk_counter(&broker, "log_syncs") > syncs + 1 {
             camera.acknowledged.store(number, Ordering::SeqCst);
         }
     }
@@ -148,7 +142,7 @@ fn waiting(data: &Path, away: &str, left: Folders, camera: &Camera) -> u32 {
     let broker = start(data);
     camera.acknowledged.store(0, Ordering::SeqCst);
     assert_eq!(broker.state(), NodeState::default(), "nothing is damaged");
-    assert_eq!(counted(&broker, "log_rotten_places"), 0);
+    assert_eq!(disk_counter(&broker, "log_rotten_places"), 0);
     let address = broker.addresses()[0];
     send(&mut Client::connect(address, "publisher"), 1, END);
     let (mut session, is_present) = Client::session(address, away, 4, 0, &[]);

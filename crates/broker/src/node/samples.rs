@@ -16,7 +16,7 @@ use courser_log::{Disk, FileDisk, SegmentNumber};
 use crate::shard::support::accounts::{
     Hello, change, delivered, name, publishes, put_role, put_user, subscribe,
 };
-use crate::shard::support::{Client, broker_on, encode, publish, text};
+use crate::shard::support::{Client, broker_on, disk_counter, encode, publish, text};
 use crate::{Broker, NodeState, examine};
 
 const LINE: usize = 32;
@@ -207,9 +207,7 @@ fn check_of_a_user(broker: &Broker) {
 }
 
 fn has_moved(broker: &Broker) -> bool {
-    let counters = broker.control().disk_counters();
-    let cleaned = |(name, value): &(&str, u64)| *name == "log_cleaned_segments" && *value > 0;
-    counters.iter().any(cleaned)
+    disk_counter(broker, "log_cleaned_segments") > 0
 }
 
 /// Records of a kind in the log.

@@ -7,12 +7,14 @@
 //! it needs no room: a full disk is no reason to panic at the same entry at each start.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use courser_contract::{LogIndex, PartitionId};
+
+use crate::files::{private_file, sync_folder};
 
 /// So many panics at one entry set its partition aside.
 pub(crate) const PANICS: u32 = 2;
@@ -82,13 +84,7 @@ impl Crashes {
 /// # Errors
 /// Those of the disk.
 pub(crate) fn note(path: &Path, id: PartitionId, index: LogIndex) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)?;
+    let mut file = private_file().read(true).truncate(false).open(path)?;
     file.lock()?;
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
@@ -98,8 +94,7 @@ pub(crate) fn note(path: &Path, id: PartitionId, index: LogIndex) -> io::Result<
     let line = format!("\napply {} {}\n", id.0, index.0);
     file.write_all_at(line.as_bytes(), end)?;
     file.sync_all()?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::File::open(folder)?.sync_all()
+    sync_folder(path.parent().unwrap_or(Path::new(".")))
 }
 
 fn line(line: &str) -> Option<(PartitionId, LogIndex)> {

@@ -16,11 +16,12 @@ use courser_log::{CheckpointStore, LiveEntries, Log, LogConfig, RealFile, Segmen
 use super::judge::{Fault, Given, Serves};
 use super::orders::{Order, Orders};
 use super::state::{SetAside, StoppedStream, by_stream};
-use crate::node::{DataFolder, FolderError};
+use crate::causes::with_causes;
+use crate::node::{DataFolder, FolderError, layout};
 use crate::partition_limits::PartitionLimits;
 use crate::shard::making::{Made, MadeFor, Making, is_of_partition};
 use crate::slots::{Places, Relaxed};
-use crate::stations::{DiskFailure, Medium, found_in, with_causes};
+use crate::stations::{DiskFailure, Medium, found_in};
 
 /// Segments of a folder that has none, or none with an intact header.
 const SEGMENT_BYTES: u64 = 64 << 20;
@@ -247,7 +248,7 @@ fn obey(verb: Verb, findings: &[Finding], given: &mut Given) -> Result<(), Repai
 }
 
 fn open(path: &Path) -> Result<DataFolder, RepairError> {
-    if !path.join("node").is_file() {
+    if !path.join(layout::NODE).is_file() {
         let path = path.to_owned();
         return Err(RepairError::NoFolder { path });
     }
@@ -363,10 +364,10 @@ fn apply(partition: &mut Partition, entry: &courser_log::RecoveredEntry, serves:
 fn stopped(id: PartitionId, lost: &[LostReference]) -> Option<Finding> {
     let mut indexes: Vec<_> = lost.iter().map(|it| it.index).collect();
     indexes.sort_unstable();
-    let streams = by_stream(lost).map(|(stream, seq, records)| StoppedStream {
+    let streams = by_stream(lost).map(|(stream, position, records)| StoppedStream {
         partition: id,
         stream,
-        seq,
+        position,
         records,
     });
     (!lost.is_empty()).then(|| Finding::Stopped {

@@ -83,7 +83,7 @@ pub struct StoppedStream {
     /// What it is.
     pub stream: LostStream,
     /// The position at which it has stopped.
-    pub seq: u64,
+    pub position: u64,
     /// Records of it that are lost.
     pub records: u64,
 }
@@ -139,7 +139,7 @@ impl fmt::Display for StoppedStream {
         write!(
             f,
             "{} of partition {} has stopped at position {}: {} records are lost",
-            self.stream, self.partition.0, self.seq, self.records
+            self.stream, self.partition.0, self.position, self.records
         )
     }
 }
@@ -239,10 +239,10 @@ impl SharedState {
             .extract_if(.., |it| it.partition == id)
             .collect();
         let room = NAMED_MAX.saturating_sub(state.stopped.len());
-        let streams = by_stream(references).map(|(stream, seq, records)| StoppedStream {
+        let streams = by_stream(references).map(|(stream, position, records)| StoppedStream {
             partition: id,
             stream,
-            seq,
+            position,
             records,
         });
         let mut streams: Vec<_> = streams.take(room).collect();

@@ -15,7 +15,7 @@ use crate::backup::pace::{Pace, Stopped};
 use crate::config::Config;
 use crate::live::Live;
 use crate::repair::RottenPlace;
-use crate::shard::support::{Client, broker_on, publish};
+use crate::shard::support::{Client, broker_on, disk_counter, publish, wait};
 use crate::stations::{CopyDoor, DiskState, RequestDoor};
 use courser_engine::LostStream;
 use courser_log::SegmentNumber;
@@ -24,20 +24,6 @@ use courser_settings::Sources;
 use crate::{Accepted, Broker, Finding, NodeState, Verb, examine, repair};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn counted(broker: &Broker, name: &str) -> u64 {
-    let counters = broker.control().disk_counters();
-    let found = counters.into_iter().find(|(counter, _)| *counter == name);
-    found.expect("it is counted").1
-}
-
-fn wait(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
 
 /// A session that is not there, and a message for it of so many bytes that a few fill a segment.
 fn store(broker: &Broker, client_id: &str, messages: u16) {
@@ -111,10 +97,10 @@ fn rot(broker: &Broker, folder: &Path, mark: &str) -> Vec<u64> {
     loop {
         rotten.extend(files_with(folder, mark, true));
         pass(broker);
-        let passes = counted(broker, "scrub_passes");
+        let passes = disk_counter(broker, "scrub_passes");
         let is_found = || !broker.state().rotten.is_empty();
         wait("it reads everything", || {
-            is_found() || counted(broker, "scrub_passes") >= passes + 2
+            is_found() || disk_counter(broker, "scrub_passes") >= passes + 2
         });
         if is_found() {
             return rotten;
@@ -135,11 +121,11 @@ fn damage_of_a_sealed_segment_is_found_and_says_whom_it_concerns() {
     let broker = broker_on(folder, 2, &settings);
     store(&broker, "first", 3);
     store(&broker, "filler", 60);
-    let passes = counted(&broker, "scrub_passes");
+    let passes = disk_counter(&broker, "scrub_passes");
     wait("it reads everything", || {
-        counted(&broker, "scrub_passes") >= passes + 2
+        disk_counter(&broker, "scrub_passes") >= passes + 2
     });
-    assert!(counted(&broker, "scrub_segments") > 0);
+    assert!(disk_counter(&broker, "scrub_segments") > 0);
     assert_eq!(broker.state(), NodeState::default());
     let rotten = rot(&broker, folder, "message 2 for first");
     let state = broker.state();
@@ -151,11 +137,11 @@ fn damage_of_a_sealed_segment_is_found_and_says_whom_it_concerns() {
     assert_eq!(place.streams[0].1, LostStream::Session("first".into()));
     assert!(place.what.contains("is damaged"), "{}", place.what);
     // Once, however often it is read.
-    let passes = counted(&broker, "scrub_passes");
+    let passes = disk_counter(&broker, "scrub_passes");
     wait("it goes on", || {
-        counted(&broker, "scrub_passes") >= passes + 2
+        disk_counter(&broker, "scrub_passes") >= passes + 2
     });
-    assert_eq!(counted(&broker, "scrub_damages"), 1);
+    assert_eq!(disk_counter(&broker, "scrub_damages"), 1);
     let summary = SegmentNumber(place.segment).summary_name();
     let summary = folder.join("log").join(summary);
     wait("the next start is to read the segment", || {
@@ -206,9 +192,9 @@ fn m41_damage_of_what_a_cleaner_has_moved_says_whom_it_concerns() {
     }
     // It is not in the segment that is written: that is not read.
     pass(&broker);
-    let passes = counted(&broker, "scrub_passes");
+    let passes = disk_counter(&broker, "scrub_passes");
     wait("it reads everything", || {
-        counted(&broker, "scrub_passes") >= passes + 2
+        disk_counter(&broker, "scrub_passes") >= passes + 2
     });
     assert_eq!(broker.state(), NodeState::default());
     let rotten = rot(&broker, folder, mark);
@@ -265,7 +251,7 @@ fn m44_damage_that_a_stream_comes_to_is_told_and_ends_as_any_other() {
     };
     assert!(rotten.contains(&place.segment), "{rotten:?}");
     assert_eq!(place.streams, [(stopped.partition, first.clone())]);
-    assert_eq!(counted(&broker, "recalled_lost"), 1);
+    assert_eq!(disk_counter(&broker, "recalled_lost"), 1);
     let (mut other, _) = Client::session(address, "second", 4, 0, &[]);
     for number in 1..=3 {
         let (_, payload) = other.receive_publish();
@@ -304,7 +290,7 @@ fn m44_a_pass_begins_with_the_process_and_goes_on_in_the_next_one() {
     let life = || {
         let broker = broker_on(folder, 1, &["sys.interval=0s"]);
         wait("a segment is read", || {
-            counted(&broker, "scrub_segments") > 0
+            disk_counter(&broker, "scrub_segments") > 0
         });
         broker.stop().expect("nothing failed");
         noted()
@@ -322,7 +308,7 @@ fn a_scrub_that_is_turned_off_reads_nothing() {
     let broker = broker_on(folder.path(), 1, &settings);
     store(&broker, "first", 60);
     thread::sleep(Duration::from_millis(700));
-    assert_eq!(counted(&broker, "scrub_segments"), 0);
+    assert_eq!(disk_counter(&broker, "scrub_segments"), 0);
     broker.stop().expect("nothing failed");
 }
 

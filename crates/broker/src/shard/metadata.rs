@@ -8,9 +8,10 @@ use courser_log::CheckpointAt;
 use super::Shard;
 use super::partitions::Owned;
 use crate::access::Metadata;
+use crate::causes::with_causes;
 use crate::failpoint;
 use crate::slots::Places;
-use crate::stations::{DiskFailure, with_causes};
+use crate::stations::DiskFailure;
 use crate::store::{Store, Stored};
 
 impl Shard {

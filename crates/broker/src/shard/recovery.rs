@@ -31,9 +31,10 @@ use self::making::{Made, MadeFor, Making};
 use super::Shard;
 use super::fronts::Access;
 use super::hub::Hub;
+use crate::causes::with_causes;
 use crate::classes::Stays;
 use crate::slots::Places;
-use crate::stations::{DiskFailure, Medium, Stage, with_causes, without_metadata};
+use crate::stations::{DiskFailure, Medium, Stage, without_metadata};
 use crate::store::Stores;
 
 /// How far this shard's partitions have come.

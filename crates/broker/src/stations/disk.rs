@@ -79,102 +79,63 @@ pub(crate) struct DiskState {
 /// Left to checkpoints before there is one.
 const CHECKPOINT_ROOM_MIN: u64 = 1 << 20;
 
-/// What the stations count, in the order of [`COUNTERS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counter {
-    Syncs,
-    Batches,
-    Records,
-    Bytes,
-    Witnesses,
-    CreatedSegments,
-    RecycledSegments,
-    RollsUnprepared,
-    Checkpoints,
-    CheckpointBytes,
-    CheckpointsGivenUp,
-    RecoveredEntries,
-    CutBytes,
-    RottenPlaces,
-    TimesShort,
-    CommitP50,
-    CommitP99,
-    CommitP999,
-    CommitLongest,
-    EntriesSkipped,
-    CleanedSegments,
-    KeptRecords,
-    KeptBytes,
-    CleanerReadBytes,
-    CleanerGivenUp,
-    CleanerInPieces,
-    ScrubbedSegments,
-    ScrubbedBytes,
-    ScrubPasses,
-    ScrubDamages,
-    SegmentsBytes,
-    RecallReadBytes,
-    RecalledBytes,
-    RecalledRecords,
-    RecallQuestions,
-    RecallRounds,
-    RecalledLost,
-    RecallHeldUp,
-    RecallIndexBytes,
-}
-
-/// The words of the counters in reports, and the topics that they are published under.
+/// Makes of one table what the stations count, the words of it in reports, and the topics that it is published under.
 macro_rules! counters {
-    ($($name:literal),+ $(,)?) => {
+    ($($counter:ident = $name:literal),+ $(,)?) => {
+        /// What the stations count, in the order of [`COUNTERS`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Counter {
+            $($counter),+
+        }
+
         /// In the order of [`Counter`].
-        pub(crate) const COUNTERS: [&str; 39] = [$($name),+];
+        pub(crate) const COUNTERS: [&str; [$($name),+].len()] = [$($name),+];
         /// The same as topics.
-        pub(crate) const TOPICS: [&str; 39] = [$(concat!("$SYS/broker/disk/", $name)),+];
+        pub(crate) const TOPICS: [&str; COUNTERS.len()] = [$(concat!("$SYS/broker/disk/", $name)),+];
     };
 }
 
 counters![
-    "log_syncs",
-    "log_batches",
-    "log_records",
-    "log_bytes",
-    "log_witnesses",
-    "log_created_segments",
-    "log_recycled_segments",
-    "log_rolls_unprepared",
-    "checkpoints",
-    "checkpoint_bytes",
-    "checkpoints_given_up",
-    "log_recovered_entries",
-    "log_cut_bytes",
-    "log_rotten_places",
-    "disk_times_short",
-    "log_commit_p50_us",
-    "log_commit_p99_us",
-    "log_commit_p99_9_us",
-    "log_commit_longest_us",
-    "log_entries_skipped",
-    "log_cleaned_segments",
-    "log_kept_records",
-    "log_kept_bytes",
-    "cleaner_read_bytes",
-    "cleaner_given_up",
-    "cleaner_segments_in_pieces",
-    "scrub_segments",
-    "scrub_bytes",
-    "scrub_passes",
-    "scrub_damages",
-    "log_segments_bytes",
-    "recall_read_bytes",
-    "recalled_bytes",
-    "recalled_records",
-    "recall_questions",
-    "recall_rounds",
-    "recalled_lost",
-    "recall_held_up",
-    "recall_index_bytes",
+    Syncs = "log_syncs",
+    Batches = "log_batches",
+    Records = "log_records",
+    Bytes = "log_bytes",
+    Witnesses = "log_witnesses",
+    CreatedSegments = "log_created_segments",
+    RecycledSegments = "log_recycled_segments",
+    RollsUnprepared = "log_rolls_unprepared",
+    Checkpoints = "checkpoints",
+    CheckpointBytes = "checkpoint_bytes",
+    CheckpointsGivenUp = "checkpoints_given_up",
+    RecoveredEntries = "log_recovered_entries",
+    CutBytes = "log_cut_bytes",
+    RottenPlaces = "log_rotten_places",
+    TimesShort = "disk_times_short",
+    CommitP50 = "log_commit_p50_us",
+    CommitP99 = "log_commit_p99_us",
+    CommitP999 = "log_commit_p99_9_us",
+    CommitLongest = "log_commit_longest_us",
+    EntriesSkipped = "log_entries_skipped",
+    CleanedSegments = "log_cleaned_segments",
+    KeptRecords = "log_kept_records",
+    KeptBytes = "log_kept_bytes",
+    CleanerReadBytes = "cleaner_read_bytes",
+    CleanerGivenUp = "cleaner_given_up",
+    CleanerInPieces = "cleaner_segments_in_pieces",
+    ScrubbedSegments = "scrub_segments",
+    ScrubbedBytes = "scrub_bytes",
+    ScrubPasses = "scrub_passes",
+    ScrubDamages = "scrub_damages",
+    SegmentsBytes = "log_segments_bytes",
+    RecallReadBytes = "recall_read_bytes",
+    RecalledBytes = "recalled_bytes",
+    RecalledRecords = "recalled_records",
+    RecallQuestions = "recall_questions",
+    RecallRounds = "recall_rounds",
+    RecalledLost = "recalled_lost",
+    RecallHeldUp = "recall_held_up",
+    RecallIndexBytes = "recall_index_bytes",
 ];
-const _: () = assert!(Counter::RecallIndexBytes as usize + 1 == COUNTERS.len());
 
 impl DiskState {
     /// Of a disk whose log is still to be read, for this many shards.

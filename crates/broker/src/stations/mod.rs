@@ -38,9 +38,7 @@ pub(crate) use medium::Medium;
 pub(crate) use orders::{Checkpointed, Mark, Order, OrderSender};
 pub(crate) use reader::{CheckpointDone, Job};
 pub(crate) use recall::QuestionDoor;
-pub(crate) use recovery::{
-    Found, Handed, RecoveredShard, Saved, found_in, with_causes, without_metadata,
-};
+pub(crate) use recovery::{Found, Handed, RecoveredShard, Saved, found_in, without_metadata};
 #[cfg(test)]
 pub(crate) use requests::RequestDoor;
 pub(crate) use requests::{CopyDoor, HeldData, NotHeld};

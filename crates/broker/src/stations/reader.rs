@@ -19,8 +19,8 @@ use courser_log::{
 
 use super::cleaner::{CleanerStation, Pause};
 use super::disk::{Counter, DiskFailure, DiskState};
-use super::recovery::with_causes;
 use super::requests::{HeldData, NotHeld, RequestDoor};
+use crate::causes::with_causes;
 use crate::rings::Doze;
 
 /// What the reader is asked for.

@@ -23,8 +23,8 @@ use courser_contract::{PartitionId, Question, Recalled, ShardId};
 use courser_log::{Disk, ReadError, RecallStep, RecordReader};
 
 use super::disk::{Counter, DiskState};
-use super::recovery::with_causes;
 use super::requests::RequestDoor;
+use crate::causes::with_causes;
 use crate::rings::Doze;
 
 /// A writer that has not said where things are is asked again after so long.

@@ -4,7 +4,6 @@
 mod tests;
 
 use std::error::Error;
-use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -25,6 +24,7 @@ use super::disk::{Counter, DiskFailure, DiskState};
 use super::found::FoundInLog;
 use super::reader::Job;
 use super::writer::{Writer, WriterParts};
+use crate::causes::with_causes;
 use crate::repair::Fault;
 use crate::repair::judge::{Behind, Fate, Given, LostEntries, Serves};
 use crate::rings::Doze;
@@ -411,15 +411,4 @@ fn open_failure(error: &OpenError) -> DiskFailure {
     } else {
         DiskFailure::Refused(text)
     }
-}
-
-/// An error with all its causes.
-pub(crate) fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _ = write!(text, ": {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -28,8 +28,8 @@ use super::cleaner::CleanerPorts;
 use super::disk::{Counter, DiskState};
 use super::orders::{Mark, Order, OrderReceiver};
 use super::reader::Job;
-use super::recovery::with_causes;
 use super::requests::{Holding, Request};
+use crate::causes::with_causes;
 use crate::rings::Doze;
 
 /// A disk that is idle for so long gets a witness: an empty batch which says that all before it is synced (M44).

@@ -13,7 +13,7 @@ use courser_transport::Tunnel;
 use courser_transport::tls::{self, ClientMaterial};
 use rcgen::{CertificateParams, KeyPair};
 
-use crate::support::{broker, publish, text};
+use crate::support::{broker, counter, publish, text};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -257,9 +257,7 @@ fn messages_of_any_size_go_through_every_door() {
     }
     let summary = broker.stop().expect("an orderly stop");
     assert!(!path.exists(), "the file of the socket is removed");
-    let counters = summary.counters();
-    let counted = |name: &str| counters.iter().find(|it| it.0 == name).map(|it| it.1);
-    assert_eq!(counted("door_entered"), Some(5), "{counters:?}");
+    assert_eq!(counter(&summary, "door_entered"), 5, "{summary:?}");
 }
 
 #[test]
@@ -443,13 +441,9 @@ fn end_a_burst(door: &str, limit: &str) {
         while let Ok(1..) = stream.read(&mut [0; 64]) {}
     }
     let summary = broker.stop().expect("nothing failed");
-    let counters = summary.counters();
-    let counted = |name| {
-        let found = counters.iter().find(|(counter, _)| counter == name);
-        found.map_or(0, |(_, count)| *count)
-    };
-    assert!(counted("door_too_fast") > 0, "{counters:?}");
-    assert_eq!(counted("door_too_fast") + counted("door_timed_out"), 50);
+    let too_fast = counter(&summary, "door_too_fast");
+    assert!(too_fast > 0, "{summary:?}");
+    assert_eq!(too_fast + counter(&summary, "door_timed_out"), 50);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use courser_broker::{Authentication, Broker};
 use courser_settings::{ListenerProtocol, Settings, Sources};
 
-use crate::support::{Client, broker, text};
+use crate::support::{Client, broker, text, wait};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -70,14 +70,6 @@ fn told(to: SocketAddr) -> [Option<u32>; 5] {
     [0x11, 0x13, 0x21, 0x22, 0x27].map(|id| number(&properties, id))
 }
 
-/// Shards take other settings at their next turn, each for itself.
-fn until(what: &str, mut seen: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !seen() {
-        assert!(Instant::now() < deadline, "{what} does not happen");
-    }
-}
-
 #[test]
 fn limits_of_a_listener_are_its_own_and_change_while_it_runs() {
     let own = r#"packet_bytes_max = "32KiB", receive_maximum = 7, topic_alias_max = 5, keep_alive_max_seconds = 30,
@@ -93,10 +85,11 @@ fn limits_of_a_listener_are_its_own_and_change_while_it_runs() {
     assert_eq!(told(own), before);
     let mut stays = Client::open(own);
     assert!(connack(own, &mut stays, "stays").is_some());
+    // Shards take other settings at their next turn, each for itself.
     broker.reconfigure(settings(r#"receive_maximum = 8"#));
     let after = [None, None, Some(8), Some(32), Some(1 << 20)];
-    until("the change", || told(own) == after);
-    until("the change of all", || told(all)[2] == Some(1024));
+    wait("the change happens", || told(own) == after);
+    wait("the change of all happens", || told(all)[2] == Some(1024));
     stays.send(0xC0, &[]);
     assert_eq!(stays.receive().first, 0xD0, "nobody is dropped");
     broker.stop().expect("nothing failed");
@@ -146,7 +139,7 @@ fn an_address_has_only_so_many_new_connections_a_second() {
     let begun = Instant::now();
     let sockets: Vec<Client> = (0..BURST).map(|_| Client::open(to)).collect();
     assert_two_a_second(to, begun, sockets);
-    until("a place", || {
+    wait("a place comes", || {
         connack(to, &mut Client::open(to), "later").is_some()
     });
     broker.stop().expect("nothing failed");
@@ -185,12 +178,12 @@ fn a_listener_has_only_so_many_connections_and_the_others_have_theirs() {
     assert!(third.is_some(), "another listener");
     broker.reconfigure(settings("connections_max = 2"));
     let mut second = None;
-    until("the change", || {
+    wait("the change happens", || {
         second = comes_in(own, "second");
         second.is_some()
     });
     drop(first);
-    until("a place", || comes_in(own, "fourth").is_some());
+    wait("a place comes", || comes_in(own, "fourth").is_some());
     let rows = broker.control().listeners();
     assert_eq!(rows.len(), 2);
     assert_eq!((rows[0].connections, rows[1].connections_max), (1, 2));

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Client, asked, broker, encode, publish};
-use courser_broker::{Broker, Summary};
+use crate::support::{Client, asked, broker, counter, encode, publish};
+use courser_broker::Broker;
 
 /// More than the queue, what may be on its way between two shards, and the kernel's buffers together.
 const MESSAGES: u32 = 40_000;
@@ -27,12 +27,6 @@ fn publish_all(address: SocketAddr) {
             assert_eq!(publisher.receive().first, 0x40);
         }
     }
-}
-
-fn counter(summary: &Summary, name: &str) -> u64 {
-    let counters = summary.counters();
-    let found = counters.iter().find(|(wanted, _)| wanted == name);
-    found.map_or(0, |(_, count)| *count)
 }
 
 /// The subscriber rests again and again: it takes a third of what the publisher would send.

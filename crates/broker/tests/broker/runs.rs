@@ -3,17 +3,10 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use crate::support::{Client, Packet, broker, publish, text};
-use courser_broker::Summary;
+use crate::support::{Client, Packet, broker, counter, publish, text};
 
 /// Deliveries of a run of the test, so many that runs end by their size too.
 const MESSAGES: u32 = 3_000;
-
-fn counter(summary: &Summary, wanted: &str) -> u64 {
-    let counters = summary.counters();
-    let found = counters.into_iter().find(|(name, _)| name == wanted);
-    found.map_or(0, |(_, count)| count)
-}
 
 fn payload(number: u32, bytes: usize) -> Vec<u8> {
     let mut payload = vec![b'x'; bytes];

@@ -1,23 +1,28 @@
 //! What the fuzz target of the small files of a data folder and of backups does with its input; the kept corpus runs through the same code as
 //! a plain test.
 
-use courser_contract::{LogIndex, PartitionId, WallMs};
-use courser_log::{BatchNumber, Place, SegmentNumber};
+use courser_contract::{LogIndex, PartitionId};
+use courser_log::{Place, SegmentNumber};
 use sha2::{Digest, Sha256};
 
 #[allow(dead_code, reason = "the broker writes them, too")]
 #[path = "../../src/node/file.rs"]
 mod file;
+#[allow(dead_code, unreachable_pub, reason = "the broker has all of it")]
+#[path = "../../src/node/layout.rs"]
+mod layout;
 #[allow(dead_code, reason = "the broker looks into them, too")]
 #[path = "../../src/backup/manifest.rs"]
 mod manifest;
 #[allow(dead_code, unreachable_pub, reason = "the broker obeys them, too")]
 #[path = "../../src/repair/orders.rs"]
 mod orders;
+mod sample;
 
 use file::NodeFile;
-use manifest::{FileLine, Manifest};
+use manifest::Manifest;
 use orders::{Order, Orders};
+use sample::a_manifest;
 
 /// As the broker has it, for the file `node`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,34 +73,6 @@ fn sealed(bytes: &[u8], sum: impl Fn(&[u8]) -> String) -> String {
     let text = String::from_utf8_lossy(bytes);
     let body = &text[..text.rfind("end ").unwrap_or(text.len())];
     format!("{body}end {}\n", sum(body.as_bytes()))
-}
-
-fn a_manifest() -> Manifest {
-    let file = |path: &str, number: u32| FileLine {
-        path: path.to_owned(),
-        stored: format!("{}/{path}", manifest::folder_of(number)),
-        bytes: 1 << 20,
-        kept: 4096,
-        sum: [7; 32],
-    };
-    Manifest {
-        number: 2,
-        node: [3; 16],
-        made: WallMs(5),
-        cut: (
-            Place {
-                segment: SegmentNumber(9),
-                offset: 8192,
-            },
-            BatchNumber(77),
-        ),
-        partitions: vec![(PartitionId(3), LogIndex(44))],
-        files: vec![
-            file("log/0000000008.seg", 1),
-            file("checkpoints/3-40.ckp", 2),
-            file("node", 2),
-        ],
-    }
 }
 
 /// What is read is written as it is read, and names nothing outside of its folders (D15).

@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::Args;
+use courser_broker::layout;
 use courser_contract::{LogIndex, PartitionId};
 use courser_engine::{EntryView, FactView};
 use courser_log::{
@@ -31,7 +32,7 @@ pub(super) struct Entry {
 
 pub(super) fn run(arguments: &Entry, out: &mut impl Write) -> io::Result<Exit> {
     let file = &arguments.file;
-    let segments = match segments(&file.path.join("log")) {
+    let segments = match segments(&file.path.join(layout::LOG)) {
         Ok(segments) => segments,
         Err(error) => return Ok(fail(file, Exit::Usage, &error)),
     };

@@ -14,6 +14,7 @@ use std::{
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
+use crate::cli::causes::with_causes;
 use crate::cli::exit::Exit;
 use crate::cli::unwritten;
 use crate::repair::Repair;
@@ -109,14 +110,7 @@ fn print(out: &mut impl Write, json: bool, words: &str, fields: &Value) -> io::R
 
 /// Says why a file is not looked at.
 fn fail(file: &File, exit: Exit, why: &dyn std::error::Error) -> Exit {
-    let mut message = why.to_string();
-    let mut source = why.source();
-    while let Some(cause) = source {
-        message.push_str(": ");
-        message.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    eprintln!("courser: {}: {message}", file.path.display());
+    eprintln!("courser: {}: {}", file.path.display(), with_causes(why));
     exit
 }
 

@@ -9,6 +9,7 @@ use tracing::Level;
 use tracing::field::{Field, Visit};
 
 use super::FACTS;
+use crate::cli::causes::with_causes;
 use crate::cli::plain::{plain_json, quoted};
 
 /// Characters of a value that are written; the rest is left out.
@@ -147,13 +148,7 @@ impl Visit for Fields {
 
     /// With all its causes.
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        let mut text = value.to_string();
-        let mut cause = value.source();
-        while let Some(error) = cause {
-            let _ = write!(text, ": {error}");
-            cause = error.source();
-        }
-        self.add(field.name(), text.into());
+        self.add(field.name(), with_causes(value).into());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {

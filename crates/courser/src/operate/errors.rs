@@ -2,6 +2,7 @@
 
 use clap::Args;
 use courser_admin::error::Code;
+use courser_client::ReasonCode;
 use serde_json::{Value, json};
 
 use super::print::OutputFlags;
@@ -16,163 +17,93 @@ pub(crate) struct Errors {
     output: OutputFlags,
 }
 
-/// Reason codes of MQTT 5.0 that say that something went wrong (v5 section 2.4): code, name, what to look at.
-const REASONS: [(u8, &str, &str); 35] = [
-    (
-        0x80,
-        "Unspecified error",
-        "the log of the other side may say more",
-    ),
-    (
-        0x81,
-        "Malformed Packet",
-        "the client sent bytes that are no packet: look at its library, or at what stands between",
-    ),
-    (
-        0x82,
-        "Protocol Error",
-        "the client did something at the wrong time: look at its library",
-    ),
-    (
-        0x83,
-        "Implementation specific error",
-        "the receiver does not take this, although the standard would",
-    ),
-    (
-        0x84,
-        "Unsupported Protocol Version",
-        "the server speaks 3.1.1 and 5.0",
-    ),
-    (
-        0x85,
-        "Client Identifier not valid",
-        "the client id is too long, or has what is not allowed in it: mqtt.client_id_bytes_max",
-    ),
-    (
-        0x86,
-        "Bad User Name or Password",
-        "user name or password are not right",
-    ),
-    (0x87, "Not authorized", "the user may not do this"),
-    (
-        0x88,
-        "Server unavailable",
-        "the server is starting or has no room: look at /readyz",
-    ),
-    (0x89, "Server busy", "try again later"),
-    (0x8A, "Banned", "the client was locked out"),
-    (
-        0x8B,
-        "Server shutting down",
-        "the server was stopped: connect again",
-    ),
-    (
-        0x8C,
-        "Bad authentication method",
-        "the method of AUTH is not the one of the connection, or is not supported",
-    ),
-    (
-        0x8D,
-        "Keep Alive timeout",
-        "nothing was heard for 1.5 times the keep-alive: network, or a client that sleeps",
-    ),
-    (
-        0x8E,
-        "Session taken over",
-        "another connection came with the same client id: are two devices named alike?",
-    ),
-    (
-        0x8F,
-        "Topic Filter invalid",
-        "wildcards stand alone in a level, # only at the end",
-    ),
-    (
-        0x90,
-        "Topic Name invalid",
-        "no wildcards in a topic that is published to; mqtt.topic_bytes_max, mqtt.topic_levels_max",
-    ),
-    (
-        0x91,
-        "Packet Identifier in use",
-        "the client used a packet id again before it was free: look at its library",
-    ),
-    (
-        0x92,
-        "Packet Identifier not found",
-        "after a lost session this is usual and harmless",
-    ),
-    (
-        0x93,
-        "Receive Maximum exceeded",
-        "more QoS 1 and 2 publishes under way than CONNACK allowed: look at the client's library",
-    ),
-    (
-        0x94,
-        "Topic Alias invalid",
-        "the alias is 0 or above the maximum, or was never set",
-    ),
-    (0x95, "Packet too large", "mqtt.packet_bytes_max"),
-    (0x96, "Message rate too high", "the client is over its rate"),
-    (
-        0x97,
-        "Quota exceeded",
-        "a limit of the session or of the server is reached: queue, subscriptions, retained messages",
-    ),
-    (
-        0x98,
-        "Administrative action",
-        "an operator closed the connection",
-    ),
-    (
-        0x99,
-        "Payload format invalid",
-        "the payload is not the UTF-8 that it says it is",
-    ),
-    (0x9A, "Retain not supported", "mqtt.retain_available"),
-    (
-        0x9B,
-        "QoS not supported",
-        "the server takes all of them; this comes from elsewhere",
-    ),
-    (
-        0x9C,
-        "Use another server",
-        "an operator sent it there (courser client redirect), or mqtt.redirect_to sends all, for now",
-    ),
-    (
-        0x9D,
-        "Server moved",
-        "an operator sent it there (courser client redirect), or mqtt.redirect_to sends all, for good",
-    ),
-    (
-        0x9E,
-        "Shared Subscriptions not supported",
-        "the server has them; this comes from elsewhere",
-    ),
-    (
-        0x9F,
-        "Connection rate exceeded",
-        "too many logins from this address have failed, or too many connections came at once: look for wrong passwords, and try again with a pause that grows",
-    ),
-    (
-        0xA0,
-        "Maximum connect time",
-        "the time of the connection is over",
-    ),
-    (
-        0xA1,
-        "Subscription Identifiers not supported",
-        "the server has them; this comes from elsewhere",
-    ),
-    (
-        0xA2,
-        "Wildcard Subscriptions not supported",
-        "the server has them; this comes from elsewhere",
-    ),
-];
+/// What to look at when MQTT says so.
+const fn hint(code: ReasonCode) -> &'static str {
+    match code {
+        ReasonCode::Success
+        | ReasonCode::GrantedQos1
+        | ReasonCode::GrantedQos2
+        | ReasonCode::DisconnectWithWillMessage
+        | ReasonCode::NoMatchingSubscribers
+        | ReasonCode::NoSubscriptionExisted
+        | ReasonCode::ContinueAuthentication
+        | ReasonCode::ReAuthenticate => "nothing went wrong",
+        ReasonCode::UnspecifiedError => "the log of the other side may say more",
+        ReasonCode::MalformedPacket => {
+            "the client sent bytes that are no packet: look at its library, or at what stands between"
+        }
+        ReasonCode::ProtocolError => {
+            "the client did something at the wrong time: look at its library"
+        }
+        ReasonCode::ImplementationSpecificError => {
+            "the receiver does not take this, although the standard would"
+        }
+        ReasonCode::UnsupportedProtocolVersion => "the server speaks 3.1.1 and 5.0",
+        ReasonCode::ClientIdentifierNotValid => {
+            "the client id is too long, or has what is not allowed in it: mqtt.client_id_bytes_max"
+        }
+        ReasonCode::BadUserNameOrPassword => "user name or password are not right",
+        ReasonCode::NotAuthorized => "the user may not do this",
+        ReasonCode::ServerUnavailable => "the server is starting or has no room: look at /readyz",
+        ReasonCode::ServerBusy => "try again later",
+        ReasonCode::Banned => "the client was locked out",
+        ReasonCode::ServerShuttingDown => "the server was stopped: connect again",
+        ReasonCode::BadAuthenticationMethod => {
+            "the method of AUTH is not the one of the connection, or is not supported"
+        }
+        ReasonCode::KeepAliveTimeout => {
+            "nothing was heard for 1.5 times the keep-alive: network, or a client that sleeps"
+        }
+        ReasonCode::SessionTakenOver => {
+            "another connection came with the same client id: are two devices named alike?"
+        }
+        ReasonCode::TopicFilterInvalid => "wildcards stand alone in a level, # only at the end",
+        ReasonCode::TopicNameInvalid => {
+            "no wildcards in a topic that is published to; mqtt.topic_bytes_max, mqtt.topic_levels_max"
+        }
+        ReasonCode::PacketIdentifierInUse => {
+            "the client used a packet id again before it was free: look at its library"
+        }
+        ReasonCode::PacketIdentifierNotFound => "after a lost session this is usual and harmless",
+        ReasonCode::ReceiveMaximumExceeded => {
+            "more QoS 1 and 2 publishes under way than CONNACK allowed: look at the client's library"
+        }
+        ReasonCode::TopicAliasInvalid => "the alias is 0 or above the maximum, or was never set",
+        ReasonCode::PacketTooLarge => "mqtt.packet_bytes_max",
+        ReasonCode::MessageRateTooHigh => "the client is over its rate",
+        ReasonCode::QuotaExceeded => {
+            "a limit of the session or of the server is reached: queue, subscriptions, retained messages"
+        }
+        ReasonCode::AdministrativeAction => "an operator closed the connection",
+        ReasonCode::PayloadFormatInvalid => "the payload is not the UTF-8 that it says it is",
+        ReasonCode::RetainNotSupported => "mqtt.retain_available",
+        ReasonCode::QosNotSupported => "the server takes all of them; this comes from elsewhere",
+        ReasonCode::UseAnotherServer => {
+            "an operator sent it there (courser client redirect), or mqtt.redirect_to sends all, for now"
+        }
+        ReasonCode::ServerMoved => {
+            "an operator sent it there (courser client redirect), or mqtt.redirect_to sends all, for good"
+        }
+        ReasonCode::ConnectionRateExceeded => {
+            "too many logins from this address have failed, or too many connections came at once: look for wrong passwords, and try again with a pause that grows"
+        }
+        ReasonCode::MaximumConnectTime => "the time of the connection is over",
+        ReasonCode::SharedSubscriptionsNotSupported
+        | ReasonCode::SubscriptionIdentifiersNotSupported
+        | ReasonCode::WildcardSubscriptionsNotSupported => {
+            "the server has them; this comes from elsewhere"
+        }
+    }
+}
 
-fn reason((code, name, hint): (u8, &str, &str)) -> Value {
-    json!({"code": format!("0x{code:02X}"), "name": name, "meaning": "reason code of MQTT 5.0", "hint": hint})
+/// Reason codes of MQTT 5.0 that say that something went wrong (v5 section 2.4).
+fn reasons() -> impl Iterator<Item = ReasonCode> {
+    let all = ReasonCode::ALL.iter().copied();
+    all.filter(|code| code.is_error())
+}
+
+fn reason(code: ReasonCode) -> Value {
+    json!({"code": format!("0x{:02X}", code.byte()), "name": code.name(), "meaning": "reason code of MQTT 5.0", "hint": hint(code)})
 }
 
 fn api(code: Code) -> Value {
@@ -187,15 +118,14 @@ pub(crate) fn run(arguments: &Errors) -> Exit {
             .iter()
             .copied()
             .map(api)
-            .chain(REASONS.map(reason))
+            .chain(reasons().map(reason))
             .collect();
         return output.rows(&all, &["code", "name", "hint"]).into();
     };
     let found = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => match u8::from_str_radix(digits, 16) {
-            Ok(code) => REASONS
-                .into_iter()
-                .find(|&(known, ..)| known == code)
+            Ok(code) => ReasonCode::from_byte(code)
+                .filter(|code| code.is_error())
                 .map(reason),
             Err(_) => return usage(&wrong(text)),
         },
@@ -223,9 +153,10 @@ mod tests {
 
     #[test]
     fn every_reason_code_of_the_standard_has_its_place() {
-        for (place, (code, name, hint)) in (0x80..).zip(REASONS) {
-            assert_eq!(code, place);
-            assert!(!name.is_empty() && !hint.is_empty());
+        for (place, code) in (0x80..).zip(reasons()) {
+            assert_eq!(code.byte(), place);
+            assert!(!code.name().is_empty() && !hint(code).is_empty());
         }
+        assert_eq!(reasons().count(), 35);
     }
 }

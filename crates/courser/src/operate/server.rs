@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use courser_admin::Token;
 use courser_admin::client::{Client, ClientError, Credentials, Server};
 use courser_admin::error::Code;
+use courser_admin::{ADMIN_SOCKET, Token};
 
+use crate::cli::causes::with_causes;
 use crate::cli::contexts::{self, variable};
 use crate::cli::exit::{Exit, usage};
 use crate::cli::plain::{plain, plain_lines};
@@ -144,7 +145,7 @@ impl ServerFlags {
             return Credentials::user(&name, &password).map(Some);
         }
         let token = match (asking.token_file, server) {
-            (Some(file), _) => Some(Token::read(&file).map_err(|error| chain(&error))?),
+            (Some(file), _) => Some(Token::read(&file).map_err(|error| with_causes(&error))?),
             (None, Server::Http(place)) if is_here(place) => {
                 Token::read(Path::new("data/admin.token")).ok()
             }
@@ -225,9 +226,9 @@ impl Asking {
 
 /// The data folder here, if a broker serves from it; else the usual address.
 fn usual() -> Server {
-    let socket = Path::new("data/admin.sock");
+    let socket = Path::new("data").join(ADMIN_SOCKET);
     if socket.exists() {
-        Server::Socket(socket.to_owned())
+        Server::Socket(socket)
     } else {
         Server::Http("127.0.0.1:18080".to_owned())
     }
@@ -237,13 +238,6 @@ fn is_here(place: &str) -> bool {
     ["127.0.0.1:", "[::1]:", "localhost:"]
         .iter()
         .any(|here| place.starts_with(here))
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
 }
 
 /// What went wrong. What to do about it as the command line has it, where the API speaks of headers and routes.

@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use courser_broker::layout;
 use courser_settings::{Keep, Landlock, Resolved, Settings};
 use landlock::{
     ABI, Access, AccessFs, BitFlags, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
@@ -177,7 +178,7 @@ pub(super) fn data_folder(settings: &Settings) -> Option<&Path> {
 
 /// Folders of the data folder that are links to others, perhaps on another disk.
 fn linked(data: &Path) -> impl Iterator<Item = PathBuf> {
-    let folders = ["log", "checkpoints"].map(|name| data.join(name));
+    let folders = layout::FOLDERS.map(|name| data.join(name));
     let folders = folders.into_iter().filter(|it| it.is_symlink());
     folders.filter_map(|it| it.canonicalize().ok())
 }

@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use courser_admin::api::{SetAside, StoppedStream};
 use courser_broker::{Accepted, Authentication, Broker};
 use courser_settings::{ListenerProtocol, LogFormat, Settings};
 use serde_json::{Map, Value, json};
@@ -174,24 +175,11 @@ impl Greeting<'_> {
             lines.push(Said::new("lost_as_ordered", text).with(lost(accepted)));
         }
         for aside in &state.set_aside {
-            let facts = json!({
-                "partition": aside.partition.0,
-                "why": aside.fault.to_string(),
-                "applied": aside.applied.0,
-                "sessions": aside.sessions,
-                "queued": aside.queued,
-                "retained": aside.retained,
-                "refuses": aside.refuses(),
-            });
+            let facts = json!(SetAside::from(aside));
             lines.push(Said::new("damaged", format!("DAMAGED: {aside}")).with(facts));
         }
         for stopped in state.stopped.iter().take(DAMAGE_TOLD) {
-            let facts = json!({
-                "partition": stopped.partition.0,
-                "stream": stopped.stream.to_string(),
-                "seq": stopped.seq,
-                "records": stopped.records,
-            });
+            let facts = json!(StoppedStream::from(stopped));
             lines.push(Said::new("damaged", format!("DAMAGED: {stopped}")).with(facts));
         }
         if state.set_aside.is_empty() && state.stopped.is_empty() {

@@ -211,6 +211,13 @@ fn of_file_name(name: &str) -> Option<(PartitionId, LogIndex)> {
     (file_name(found.0, found.1) == name).then_some(found)
 }
 
+/// The partition to which a file of this name belongs in a folder of checkpoints: it is a checkpoint, or the manifest that names one.
+#[must_use]
+pub fn checkpoint_file(name: &str) -> Option<PartitionId> {
+    let checkpoint = of_file_name(name).map(|(partition, _)| partition);
+    checkpoint.or_else(|| manifest::of_file_name(name))
+}
+
 impl CheckpointError {
     /// Whether it says nothing against the disk, and another checkpoint is worth a try: there was no room, or a file could not be made for
     /// want of something that may be there again a moment later, such as a descriptor.

@@ -7,6 +7,7 @@
 //! - the first batches of a segment hold term, vote, commit and checkpoint of every partition
 
 mod cut;
+mod opened;
 mod roll;
 mod space;
 mod summing;
@@ -20,6 +21,7 @@ use std::{
 
 use courser_contract::{LogIndex, PartitionId};
 
+pub(crate) use self::opened::Opened;
 pub use self::{
     cut::{HeldSegment, LogCut, is_same_segment},
     space::{Space, SpaceState},
@@ -43,52 +45,52 @@ use crate::{
 /// See the module.
 #[derive(Debug)]
 pub struct Log<D: Disk> {
-    pub(crate) disk: D,
+    disk: D,
     pub(crate) config: LogConfig,
-    pub(crate) start: StartId,
+    start: StartId,
     /// The last batch that was written.
-    pub(crate) last: LastBatch,
-    pub(crate) synced: BatchNumber,
+    last: LastBatch,
+    synced: BatchNumber,
     pub(crate) active: Active<D::File>,
     /// Older segments with batches that are not synced yet.
-    pub(crate) dirty: Vec<D::File>,
+    dirty: Vec<D::File>,
     pub(crate) ready: VecDeque<Ready<D::File>>,
     /// Files in which nothing is live, by the number in their name.
     pub(crate) free: VecDeque<SegmentNumber>,
     /// Files of another size or above need.
-    pub(crate) unwanted: Vec<Unwanted>,
+    unwanted: Vec<Unwanted>,
     /// Those of them that could not be removed, in the order in which they are tried again.
-    pub(crate) stuck: VecDeque<Unwanted>,
+    stuck: VecDeque<Unwanted>,
     /// Bytes of those that a job is removing.
-    pub(crate) leaving_bytes: u64,
+    leaving_bytes: u64,
     /// The active segment and older ones.
     pub(crate) segments: BTreeMap<SegmentNumber, Segment>,
     pub(crate) partitions: BTreeMap<PartitionId, Known>,
     /// Segments before the active one that have no summary and are to get one.
-    pub(crate) unsummed: BTreeSet<SegmentNumber>,
+    unsummed: BTreeSet<SegmentNumber>,
     /// Damaged ones whose summaries are to be removed.
-    pub(crate) discredited: BTreeSet<SegmentNumber>,
+    discredited: BTreeSet<SegmentNumber>,
     /// Segments that are being copied: they are not used again.
-    pub(crate) held: Option<RangeInclusive<SegmentNumber>>,
+    held: Option<RangeInclusive<SegmentNumber>>,
     pub(crate) places: Places,
     /// An entry that is not whole yet, and the places of its pieces so far.
-    pub(crate) pieces: Option<(PartitionId, LogIndex, Vec<Place>)>,
-    pub(crate) next_segment: SegmentNumber,
-    pub(crate) preparing: bool,
+    pieces: Option<(PartitionId, LogIndex, Vec<Place>)>,
+    next_segment: SegmentNumber,
+    preparing: bool,
     /// The last attempt failed: not again before somebody asks for room or a segment is begun.
-    pub(crate) prepare_blocked: bool,
+    prepare_blocked: bool,
     /// The same of the files that are stuck.
-    pub(crate) remove_blocked: bool,
+    remove_blocked: bool,
     /// Something may have died since segments were last looked at.
-    pub(crate) sweep: bool,
+    sweep: bool,
     pub(crate) space: Space,
     /// Bytes of the disk that are not the log's.
-    pub(crate) left_free: u64,
+    left_free: u64,
     /// For the first batches of segments and for witnesses.
-    pub(crate) own: Option<Batch>,
-    pub(crate) batches_made: u32,
-    pub(crate) failed: bool,
-    pub(crate) counts: LogCounts,
+    own: Option<Batch>,
+    batches_made: u32,
+    failed: bool,
+    counts: LogCounts,
 }
 
 /// What the next batch's header says about the one before.

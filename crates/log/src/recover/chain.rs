@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::{
     bad::Way,
-    finish::{headers, sealed_tails},
+    ends::{headers, sealed_tails},
     picture::Picture,
     report::{DamageKind, RecoveryReport},
     survey::{Found, Survey},

@@ -12,7 +12,7 @@ use super::{
     chain::{BLOCK, Scanned, Unproven},
     pass::unsummed,
     picture::{Partition, Picture},
-    report::{Damage, DamageKind, RecoveryReport},
+    report::RecoveryReport,
     survey::{Found, Survey},
     unseen::unused_are_seen,
 };
@@ -23,9 +23,9 @@ use crate::{
     error::{OpenError, PrepareError, WriteError},
     ids::{BatchNumber, Place, SegmentNumber, StartId},
     live::LiveEntries,
-    log::{Active, LastBatch, Log, LogCounts, Ready, Segment, Space, SpaceState},
+    log::{Active, LastBatch, Log, Opened, Ready, Segment},
     places::Places,
-    prepare::{Make, NewSegment, Remove, Unwanted, write_header},
+    prepare::{Make, NewSegment, Remove, Unwanted},
     record::HardState,
     summary::forget,
 };
@@ -36,25 +36,19 @@ pub(super) fn finish<D: Disk>(
     config: LogConfig,
     start: StartId,
     manifests: &Manifests,
-    scanned: Scanned<D::File>,
+    mut scanned: Scanned<D::File>,
 ) -> Result<(Log<D>, Recovered), OpenError> {
+    unused_are_seen(&mut scanned.survey, &scanned.picture)?;
+    scanned.survey.remove_unfinished(&disk)?;
+    let mut report = scanned.take_report();
     let Scanned {
         mut survey,
         mut picture,
-        mut report,
         last,
         tail,
         unproven,
+        ..
     } = scanned;
-    unused_are_seen(&mut survey, &picture)?;
-    survey.remove_unfinished(&disk)?;
-    report.segments = survey.files.len() as u64;
-    report.records = picture.records;
-    report.entries = picture.entries;
-    report.orphan_pieces = picture.orphan_pieces;
-    report.passed_over = picture.passed_over;
-    report.leftovers = survey.leftovers;
-    report.unproven = unproven.front().map(|batch| batch.place);
     forget_damaged(&disk, &report);
     let unsummed = unsummed(&survey, &picture, &report.damages);
     cleaned(&mut picture, &report);
@@ -68,24 +62,19 @@ pub(super) fn finish<D: Disk>(
         picture.segments.entry(segment).or_default().bytes = config.segment_bytes();
     }
 
-    let last = last.map_or_else(LastBatch::default, |last| LastBatch {
-        number: last.number,
-        crc: last.crc.unwrap_or(0),
-        partitions: last.partitions,
-        is_witness: last.is_witness,
-    });
     let mut stock = Stock::new(&mut survey, &mut picture, &config, tail);
-    let (active, is_new) = match stock.active.take() {
-        Some(active) => (active, false),
-        None => (first_segment(&disk, &config, start, &mut stock)?, true),
+    let active = match stock.active.take() {
+        Some(active) => active,
+        None => {
+            let active = first_segment(&disk, &config, start, &mut stock)?;
+            let segment = Segment {
+                bytes: active.bytes,
+                ..Segment::default()
+            };
+            picture.segments.insert(active.segment, segment);
+            active
+        }
     };
-    if is_new {
-        let segment = Segment {
-            bytes: active.bytes,
-            ..Segment::default()
-        };
-        picture.segments.insert(active.segment, segment);
-    }
     let needs_head = active.offset == BLOCK;
     let recovered = recovered(&mut picture, manifests, report);
     if config.has(Planted::ForgetKeptAtStart) {
@@ -94,107 +83,43 @@ pub(super) fn finish<D: Disk>(
             .values_mut()
             .for_each(|segment| segment.kept.clear());
     }
-    let mut log = Log {
-        own: None,
+    let partitions = picture.partitions.into_iter();
+    let mut log = Log::opened(Opened {
         disk,
         config,
         start,
-        // All that was read was synced again.
-        synced: last.number,
-        last,
+        last: last.map_or_else(LastBatch::default, LastBatch::from),
         active,
-        dirty: Vec::new(),
         ready: stock.ready,
         free: stock.free,
         unwanted: stock.unwanted,
-        stuck: VecDeque::new(),
-        leaving_bytes: 0,
+        next_segment: stock.next_segment,
         segments: picture.segments,
-        partitions: picture
-            .partitions
-            .into_iter()
+        partitions: partitions
             .map(|(id, partition)| (id, partition.known))
             .collect(),
-        held: None,
         unsummed,
-        discredited: BTreeSet::new(),
         places: picture.places,
-        pieces: None,
-        next_segment: stock.next_segment,
-        preparing: false,
-        prepare_blocked: false,
-        remove_blocked: false,
-        sweep: true,
-        space: Space {
-            ready_bytes: 0,
-            free_bytes: 0,
-            state: SpaceState::Enough,
-        },
-        left_free: 0,
-        batches_made: 0,
-        failed: false,
-        counts: LogCounts::default(),
-    };
-    log.unsummed.remove(&log.active.segment);
+    });
     log.make_certain(needs_head)?;
     log.free_dead();
     log.measure_space();
     Ok((log, recovered))
 }
 
-impl<D: Disk> Log<D> {
-    /// Names and the active segment's header, whatever an earlier process knows of their syncs; and the head that every segment
-    /// begins with.
-    fn make_certain(&mut self, needs_head: bool) -> Result<(), WriteError> {
-        if !self.config.has(Planted::SkipFolderSync) {
-            let synced = self.disk.sync_dir();
-            self.or_fail("syncing the log's folder", synced)?;
+impl<F> Scanned<F> {
+    /// The report with the numbers of what was read, before anything is made of it.
+    fn take_report(&mut self) -> RecoveryReport {
+        RecoveryReport {
+            segments: self.survey.files.len() as u64,
+            records: self.picture.records,
+            entries: self.picture.entries,
+            orphan_pieces: self.picture.orphan_pieces,
+            passed_over: self.picture.passed_over,
+            leftovers: self.survey.leftovers,
+            unproven: self.unproven.front().map(|batch| batch.place),
+            ..std::mem::take(&mut self.report)
         }
-        let mut header = self.new_segment(self.active.segment);
-        header.bytes = self.active.bytes;
-        let written = write_header(&self.active.file, header);
-        self.or_fail("writing a segment's header", written)?;
-        if needs_head {
-            self.write_head()?;
-        }
-        let synced = self.active.file.sync();
-        self.or_fail("syncing the log", synced)?;
-        self.synced = self.last.number;
-        Ok(())
-    }
-}
-
-/// Segments that end before the batch with which they were left, as a later head says.
-pub(super) fn sealed_tails<F: DiskFile>(
-    picture: &mut Picture,
-    survey: &Survey<F>,
-    report: &mut RecoveryReport,
-) {
-    let sealed = std::mem::take(&mut picture.sealed);
-    for (number, end) in &sealed {
-        let Some(segment) = picture.segments.get(number) else {
-            continue;
-        };
-        let known = |damage: &Damage| damage.first <= *end && *end <= damage.last;
-        if segment.last >= *end || report.damages.iter().any(known) {
-            continue;
-        }
-        let offset = survey.files.get(number).map_or(0, |f| f.window.len());
-        let place = Place {
-            segment: *number,
-            offset,
-        };
-        report.damages.push(Damage {
-            place,
-            first: segment.last.next(),
-            last: *end,
-            kind: DamageKind::Rot {
-                salvaged: 0,
-                lost: None,
-            },
-        });
-        picture.doubt(place, u64::MAX);
-        picture.lose(*number, *end);
     }
 }
 
@@ -237,32 +162,6 @@ fn cleaned(picture: &mut Picture, report: &RecoveryReport) {
             && report.damages.is_empty()
         {
             segment.moved = Some(BatchNumber(0));
-        }
-    }
-}
-
-/// Files whose header is gone. Names are given to files that have one, so each of them had.
-pub(super) fn headers<F>(picture: &mut Picture, survey: &Survey<F>, report: &mut RecoveryReport) {
-    for (number, found) in survey.files.iter().filter(|(_, f)| !f.has_header) {
-        let segment = picture.segments.get(number);
-        let last = segment.map_or(BatchNumber(0), |segment| segment.last);
-        let is_lost = segment.is_none() && found.is_short;
-        let place = Place {
-            segment: *number,
-            offset: 0,
-        };
-        report.damages.push(Damage {
-            place,
-            first: last,
-            last,
-            kind: if is_lost {
-                DamageKind::ShortFile
-            } else {
-                DamageKind::SegmentHeader
-            },
-        });
-        if is_lost {
-            picture.doubt(place, u64::MAX);
         }
     }
 }

@@ -7,10 +7,12 @@
 //! their higher counter, void what is still in the blocks.
 //!
 //! `survey` lists the files, `chain` goes through the batches, `pass` leaves out segments that need not be read, `bad` judges bad places,
-//! `unseen` knows what could not be read, `picture` takes what the batches say, and `finish` makes a log of it that can be written.
+//! `ends` what is missing at either end of a segment, `unseen` knows what could not be read, `picture` takes what the batches say, and `finish` makes
+//! a log of it that can be written.
 
 mod bad;
 mod chain;
+mod ends;
 mod finish;
 mod pass;
 mod picture;

@@ -22,7 +22,7 @@ use crate::{
     error::OpenError,
     format::{BATCH_HEADER_BYTES, BatchHeader, FLAG_WITNESS, Header, Seen},
     ids::{BatchNumber, Place, SegmentNumber},
-    log::Segment,
+    log::{LastBatch, Segment},
     summary::Summary,
 };
 
@@ -146,6 +146,17 @@ impl Link {
             is_witness: header.flags.get() & FLAG_WITNESS != 0,
             start: header.start.get(),
             word: header.word.get(),
+        }
+    }
+}
+
+impl From<Link> for LastBatch {
+    fn from(link: Link) -> Self {
+        Self {
+            number: link.number,
+            crc: link.crc.unwrap_or(0),
+            partitions: link.partitions,
+            is_witness: link.is_witness,
         }
     }
 }

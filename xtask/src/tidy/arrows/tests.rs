@@ -1,4 +1,4 @@
-use super::{ARROWS, broken};
+use super::{ARROWS, broken, stale_of};
 use serde_json::{Value, json};
 
 /// A workspace of packages with their dependencies: name and kind (`null` for a normal one).
@@ -45,6 +45,25 @@ fn a_protocol_and_the_engine_are_strangers_also_in_tests() {
 fn a_new_crate_must_be_put_into_the_table() {
     let found = broken(&workspace(&[("courser-new", &[])])).expect("metadata is whole");
     assert_eq!(found.len(), 1);
+}
+
+#[test]
+fn an_arrow_that_no_crate_has_is_stale() {
+    let table: &[(&str, &[&str])] = &[
+        ("low", &[]),
+        ("tested", &[]),
+        ("high", &["low", "tested", "gone"]),
+        ("gone", &[]),
+    ];
+    let built: &[(&str, Value)] = &[("low", json!("build")), ("tested", json!("dev"))];
+    let metadata = workspace(&[("low", &[]), ("tested", &[]), ("high", built)]);
+    let found = stale_of(table, &metadata).expect("metadata is whole");
+    let [tested, gone, none] = &found[..] else {
+        panic!("{found:?}");
+    };
+    assert!(tested.starts_with("high does not depend on tested"));
+    assert!(gone.starts_with("high does not depend on gone"));
+    assert!(none.starts_with("gone: "));
 }
 
 /// The table itself has no way round: every crate names only crates that stand above it in the table.

@@ -5,17 +5,11 @@ use std::time::{Duration, Instant};
 use courser_access::{Command, Role, RoleName};
 use courser_contract::PartitionId;
 
-use crate::shard::support::{Client, broker, broker_on, publish};
+use crate::shard::support::{Client, broker, broker_on, counter, publish};
 use crate::{Accepted, Fault, Finding, Status, StopError, Summary, Verb, examine, repair};
 
-fn counted(summary: &Summary, what: &str) -> u64 {
-    let counters = summary.counters();
-    let found = counters.iter().find(|(name, _)| name == what);
-    found.map_or(0, |(_, count)| *count)
-}
-
 fn panics(summary: &Summary) -> u64 {
-    counted(summary, "fronts_panicked")
+    counter(summary, "fronts_panicked")
 }
 
 #[test]
@@ -43,7 +37,7 @@ fn m50_a_panic_in_a_front_ends_its_connection_only() {
     }
     let summary = broker.stop().expect("no shard failed");
     assert_eq!(panics(&summary), 2);
-    assert_eq!(counted(&summary, "closed_panicked"), 2);
+    assert_eq!(counter(&summary, "closed_panicked"), 2);
 }
 
 #[test]

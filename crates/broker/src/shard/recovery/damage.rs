@@ -187,11 +187,11 @@ impl Shard {
         for stopped in news.iter().take(TOLD_MAX) {
             let StoppedStream {
                 stream,
-                seq,
+                position,
                 records,
                 ..
             } = stopped;
-            tracing::error!(event = "stream_stopped", partition = id.0, %stream, seq, records);
+            tracing::error!(event = "stream_stopped", partition = id.0, %stream, position, records);
         }
     }
 }

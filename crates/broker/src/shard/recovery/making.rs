@@ -13,12 +13,13 @@ use courser_log::{
 };
 
 pub(crate) use self::ahead::ReadAhead;
+use crate::causes::with_causes;
 use crate::partition_limits::PartitionLimits;
 use crate::repair::Fault;
 use crate::repair::judge::{Fate, Serves};
 use crate::shard::partitions::config;
 use crate::slots::Places;
-use crate::stations::{Found, Medium, with_causes};
+use crate::stations::{Found, Medium};
 
 /// Pieces of a checkpoint that one slice reads: 512 KiB.
 const PIECES: usize = 8;

@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use courser_log::testing::{MemDisk, MemFile, Survival};
 use courser_log::{Disk, DiskFile, FileDisk, RealFile};
 
+use crate::node::layout;
+
 /// Folders that lie in memory.
 static IN_MEMORY: Mutex<BTreeMap<PathBuf, FolderInMemory>> = Mutex::new(BTreeMap::new());
 
@@ -30,8 +32,8 @@ pub(crate) enum Folder {
 impl Folder {
     const fn name(self) -> &'static str {
         match self {
-            Self::Log => "log",
-            Self::Checkpoints => "checkpoints",
+            Self::Log => layout::LOG,
+            Self::Checkpoints => layout::CHECKPOINTS,
         }
     }
 }

@@ -19,6 +19,8 @@ use socket2::{Domain, Socket, Type};
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The same for what a broker has much to do for.
+const PATIENCE_LONG: Duration = Duration::from_secs(60);
 
 /// Where connections are served in tests that do not say it: `COURSER_TEST_PLACEMENT`, or where the kernel puts them. Then a session
 /// and its connection are often on two shards and say all to each other by rings, where there is more that can go wrong; `cargo xtask
@@ -32,6 +34,22 @@ pub(crate) fn counter(summary: &Summary, name: &str) -> u64 {
     let counters = summary.counters();
     let found = counters.iter().find(|(counted, _)| counted == name);
     found.map_or(0, |(_, count)| *count)
+}
+
+/// What the stations of a broker's disk have counted so far.
+pub(crate) fn disk_counter(broker: &Broker, name: &str) -> u64 {
+    let counters = broker.control().disk_counters();
+    let found = counters.into_iter().find(|(counted, _)| *counted == name);
+    found.expect("it is counted").1
+}
+
+/// Waits until something is so.
+pub(crate) fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE_LONG;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A broker on a free port of the loopback address.

@@ -15,7 +15,7 @@ use crate::node::DataFolder;
 use crate::partition_limits::PartitionLimits;
 use crate::repair::Fault;
 use crate::repair::judge::Given;
-use crate::shard::support::{Client, broker_on, publish};
+use crate::shard::support::{Client, broker_on, disk_counter, publish};
 use crate::slots::{Places, Relaxed};
 use crate::stations::{Found, Medium, Saved, found_in};
 
@@ -30,15 +30,9 @@ fn fill(folder: &Path, messages: u16) {
     away.subscribe("to/away", 1);
     away.send(0xE0, &[]);
     let mut publisher = Client::connect(address, "publisher");
-    let control = broker.control();
     let deadline = Instant::now() + PATIENCE;
     let mut packet_id = 0;
-    while packet_id < messages
-        || control
-            .disk_counters()
-            .iter()
-            .all(|(name, number)| *name != "checkpoints" || *number < 2)
-    {
+    while packet_id < messages || disk_counter(&broker, "checkpoints") < 2 {
         assert!(Instant::now() < deadline, "partitions are saved");
         packet_id += 1;
         publisher.send_raw(&publish("to/away", 1, packet_id, &[b'x'; 3_000]));
