@@ -279,24 +279,44 @@ def test_receive_maximum_of_broker(raw):
 
 
 @pytest.mark.v5
-def test_expiry_does_not_stop_qos2(raw):
-    """A message that was sent before it expired finishes its handshake, also after a reconnect.
+@pytest.mark.restart
+@pytest.mark.kill
+@pytest.mark.parametrize("stage", ["before PUBREC", "before PUBCOMP"])
+def test_expiry_does_not_stop_qos2(raw, stage):
+    """A message that was sent before it expired finishes its handshake after that, on its connection and on the next one.
 
     v5 [MQTT-4.3.3-7] v5 [MQTT-4.3.3-13]
     """
     watcher = raw.subscriber(raw.topic("will"), name="watcher")
     client, _ = raw.resume("sub")
     client.subscribe(raw.topic(), qos=2)
-    raw.connect("pub").publish(raw.topic(), b"x", qos=2, properties={"message_expiry": 1})
-    packet = client.expect(PUBLISH)
+    publisher = raw.connect("pub")
+    for payload in (b"at once", b"later"):
+        publisher.publish(raw.topic(), payload, qos=2, properties={"message_expiry": 2})
+    at_once, later = take(client, 2)
+    if stage == "before PUBCOMP":
+        client.send(wire.ack(PUBREC, later.packet_id))
+        client.expect(PUBREL, packet_id=later.packet_id)
     clock = raw.connect(
-        "clock", properties={"session_expiry": 60}, will=wire.Will(raw.topic("will"), b"2 s", properties={"will_delay": 2})
+        "clock", properties={"session_expiry": 60}, will=wire.Will(raw.topic("will"), b"3 s", properties={"will_delay": 3})
     )
     clock.reset()
-    watcher.message(payload=b"2 s")
-    client.send(wire.ack(PUBREC, packet.packet_id))
-    client.expect(PUBREL, packet_id=packet.packet_id)
-    client.send(wire.ack(PUBCOMP, packet.packet_id))
+    watcher.message(payload=b"3 s")
+    client.send(wire.ack(PUBREC, at_once.packet_id))
+    client.expect(PUBREL, packet_id=at_once.packet_id)
+    client.send(wire.ack(PUBCOMP, at_once.packet_id))
+    raw.settle(client)
+    client.close()
+    client, present = raw.resume("sub")
+    assert present
+    if stage == "before PUBREC":
+        client.expect(PUBLISH, packet_id=later.packet_id, payload=b"later", dup=True)
+        client.send(wire.ack(PUBREC, later.packet_id))
+    client.expect(PUBREL, packet_id=later.packet_id)
+    client.send(wire.ack(PUBCOMP, later.packet_id))
+    raw.settle(client)
+    client.close()
+    client, _ = raw.resume("sub")
     client.ping()
 
 
