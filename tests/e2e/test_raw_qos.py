@@ -66,13 +66,16 @@ def test_qos2_repeated_before_pubrel(raw):
     watcher.message(payload=b"new")
 
 
+@pytest.mark.restart
+@pytest.mark.kill
 @pytest.mark.parametrize("stage", ["before PUBREC is seen", "before PUBREL", "before PUBCOMP is seen"])
 def test_qos2_exactly_once_across_reconnect(raw, stage):
     """QoS 2 into the broker, the connection cut at each stage: the message is delivered once.
 
     v3 [MQTT-4.3.3-2] v3 [MQTT-4.4.0-1] v5 [MQTT-4.3.3-10] v5 [MQTT-4.4.0-1]
     """
-    watcher = raw.subscriber(raw.topic(), qos=2)
+    watcher, _ = raw.resume("watcher")
+    watcher.subscribe(raw.topic(), qos=2)
     client, _ = raw.resume("pub")
     packet = {"qos": 2, "packet_id": 3}
     client.send(wire.publish(raw.version, raw.topic(), b"once", **packet))
@@ -89,6 +92,8 @@ def test_qos2_exactly_once_across_reconnect(raw, stage):
     client.send(wire.ack(PUBREL, 3))
     assert client.expect(PUBCOMP, packet_id=3).reason in (0, 0x92)
     client.publish(raw.topic(), b"marker", qos=2)
+    watcher, present = raw.resume("watcher")
+    assert present
     watcher.message(payload=b"once")
     watcher.message(payload=b"marker")
 
