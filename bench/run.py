@@ -20,6 +20,7 @@ to round. Figures are medians over the rounds, with the range behind them. The l
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -117,8 +118,14 @@ def median(results: Results, row: Row, broker: str, figure: Figure) -> float | N
     return statistics.median(found) if found else None
 
 
-def limit(results: Results, row: Row, figure: Figure, brokers: list[str]) -> float | None:
-    """What ours may be in this run: the best whole peer's figure times the share that target and the one seen of that peer make."""
+def added(results: Results, row: Row, ours: str, figure: Figure) -> float | None:
+    """What is added to a peer's figure, of the runs of ours; None where these have not said it."""
+    return median(results, row, ours, dataclasses.replace(figure, key=figure.plus)) if figure.plus else 0.0
+
+
+def limit(results: Results, row: Row, figure: Figure, brokers: list[str], ours: str) -> float | None:
+    """What ours may be in this run: the best whole peer's figure, and what is added to it, times the share that target and the one seen of that
+    peer make."""
     whole = []
     for peer, seen in figure.seen.items():
         runs = results.get((row.name, peer), [])
@@ -128,7 +135,8 @@ def limit(results: Results, row: Row, figure: Figure, brokers: list[str]) -> flo
     if not whole:
         return None if figure.relative and figure.seen else figure.target
     best, seen = min(whole)
-    return best * figure.target / seen
+    more = added(results, row, ours, figure)
+    return None if more is None else (best + more) * figure.target / seen
 
 
 def shown(found: list[float], whole: bool) -> str:
@@ -149,16 +157,17 @@ def table(results: Results, rows: list[Row], names: list[str]) -> tuple[str, boo
             for name in names:
                 runs = results.get((row.name, name), [])
                 cells.append(shown(values(results, row, name, figure), all(is_whole(row, run) for run in runs)))
-            bound = limit(results, row, figure, names)
+            judged = {name: limit(results, row, figure, names, name) for name in names if name.startswith("courser")}
             verdicts = []
-            for name in names:
+            for name, bound in judged.items():
                 ours = median(results, row, name, figure)
                 runs = results.get((row.name, name), [])
-                if name.startswith("courser") and bound is not None and runs:
+                if bound is not None and runs:
                     good = ours is not None and ours <= bound and all(is_whole(row, run) for run in runs)
                     passed &= good
                     verdicts.append("pass" if good else "FAIL")
-            most = "–" if bound is None else f"{bound:.2f}" if bound < 100 else f"{bound:.0f}"
+            bounds = judged.values() or [limit(results, row, figure, names, "")]
+            most = " / ".join(dict.fromkeys("–" if bound is None else f"{bound:.2f}" if bound < 100 else f"{bound:.0f}" for bound in bounds))
             lines.append(f"| {row.name} | {figure.name}, {figure.unit} | " + " | ".join(cells)
                          + f" | {most} | {' / '.join(verdicts)} |")
     return "\n".join(lines), passed

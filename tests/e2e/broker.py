@@ -176,6 +176,8 @@ class Courser(Broker):
         "queue_messages": "session.queue_messages_max={}",
         "queue_bytes": "session.queue_bytes_max={}",
         "packet_bytes": "mqtt.packet_bytes_max={}",
+        "output_bytes": "mqtt.output_bytes_max={}",
+        "retained_messages": "retained.messages_max={}",
         "classes": "class=[{}]",
         "listeners": "listener=[{}]",
         "connect_timeout": "mqtt.connect_timeout={}",

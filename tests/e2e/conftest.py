@@ -29,6 +29,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "v3: MQTT 3.1.1 only")
     config.addinivalue_line("markers", "courser: needs the courser binary itself")
     config.addinivalue_line("markers", "restart: also run with the broker stopped and started before each session is taken up again")
+    config.addinivalue_line("markers", "kill: the same with the broker killed")
 
 
 def versions_of(metafunc) -> list[int]:
@@ -36,13 +37,19 @@ def versions_of(metafunc) -> list[int]:
     return [version for version, name in ((3, "v3"), (5, "v5")) if not wanted or name in wanted]
 
 
+def restarts_of(metafunc) -> list[str]:
+    """What is done to the broker before a session is taken up again: nothing, and what the markers say."""
+    wanted = {mark.name for mark in metafunc.definition.iter_markers()}
+    return ["", *(name for name in ("restart", "kill") if name in wanted)]
+
+
 def pytest_generate_tests(metafunc):
     versions = versions_of(metafunc)
-    restarts = [False, True] if list(metafunc.definition.iter_markers("restart")) else [False]
+    restarts = restarts_of(metafunc)
     if "mqtt" in metafunc.fixturenames:
         # With restarts one library is enough: what is looked at is the broker.
         found = [
-            pytest.param((library, version, restart), id=f"{library}-v{version}" + "-restart" * restart, marks=marks(restart))
+            pytest.param((library, version, restart), id="-".join(filter(None, (library, f"v{version}", restart))), marks=marks(restart))
             for restart in restarts
             for library in (library_names()[:1] if restart else library_names())
             for version in versions
@@ -50,14 +57,14 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("mqtt", found, indirect=True)
     elif "raw" in metafunc.fixturenames:
         found = [
-            pytest.param((version, restart), id=f"v{version}" + "-restart" * restart, marks=marks(restart))
+            pytest.param((version, restart), id="-".join(filter(None, (f"v{version}", restart))), marks=marks(restart))
             for restart in restarts
             for version in versions
         ]
         metafunc.parametrize("raw", found, indirect=True)
 
 
-def marks(restart: bool) -> list:
+def marks(restart: str) -> list:
     """Only a broker with a data folder remembers."""
     return [pytest.mark.courser] if restart else []
 
@@ -147,7 +154,7 @@ def broker(brokers) -> Broker:
     found.check_alive()
 
 
-def broker_for(request, restart: bool) -> Broker:
+def broker_for(request, restart: str) -> Broker:
     """One that is stopped is nobody else's."""
     return request.getfixturevalue("brokers").own() if restart else request.getfixturevalue("broker")
 

@@ -61,6 +61,15 @@ class Authority:
         return self.folder / f"{name}.pem", self.folder / f"{name}.key"
 
 
+def by_links(folder: Path, *files: Path) -> tuple[Path, ...]:
+    """The same files by links in a folder of their own, in which nothing changes. The server watches the folders of its files, so of a change
+    behind the links it learns at a reload, or when it looks anyway each minute."""
+    folder.mkdir()
+    for file in files:
+        (folder / file.name).symlink_to(file)
+    return tuple(folder / file.name for file in files)
+
+
 def server_names() -> str:
     return "DNS:localhost,IP:127.0.0.1,IP:::1"
 

@@ -110,6 +110,7 @@ DEVIATIONS: list[Expected] = [
     Expected("test_takeover_tells_the_old_one[*]", "Mosquitto 2.0.11 sends neither 0x8E nor the will where the session goes on"),
     Expected("test_packet_limit_of_broker[*]", "Mosquitto does not deliver a packet of just its maximum"),
     Expected("test_packet_limit_of_client[*]", "Mosquitto sends one byte more than the client's maximum"),
+    Expected("test_aliases_to_client[v5-2]", "Mosquitto 2.0.11 gives no aliases"),
     Expected("test_identifier_and_shared_options_on_wire[*]", "Mosquitto sends a copy for each subscription"),
     Expected("test_pipelined[mosquitto-v5-2]", "Mosquitto exceeds its own tools' Receive Maximum of 20", strict=False),
     Expected("test_distribution[mosquitto-v5-2]", "Mosquitto exceeds its own tools' Receive Maximum of 20", strict=False),

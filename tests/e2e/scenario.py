@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import uuid
 
 from broker import Broker
@@ -31,24 +32,27 @@ def library_names() -> list[str]:
 class Names:
     """Topics and client ids that no other test uses, so that one broker serves them all at once."""
 
-    # Whether the broker is stopped and started again each time before a session is taken up again.
-    restarts = False
+    # Whether the broker is ended and started again each time before a session is taken up again, and how: "restart" or "kill".
+    restarts = ""
 
     def __init__(self):
         self.mark = uuid.uuid4().hex[:12]
         self.taken_up: set[str] = set()
 
     def before_resume(self, name: str) -> None:
-        """What the marker `restart` adds to a scenario: nothing that a client was told may depend on the process."""
+        """What the markers `restart` and `kill` add to a scenario: nothing that a client was told may depend on the process."""
         if name in self.taken_up:
             self.restart()
         self.taken_up.add(name)
 
     def restart(self) -> None:
-        """The same where a scenario takes no session up. All connections end; without the marker nothing happens."""
+        """The same where a scenario takes no session up. All connections end; without the markers nothing happens."""
         if self.restarts:
             self.broker.check_alive()
-            assert self.broker.stop() == 0
+            if self.restarts == "kill":
+                assert self.broker.stop(signal.SIGKILL) == -signal.SIGKILL
+            else:
+                assert self.broker.stop() == 0
             self.broker.start()
 
     def topic(self, tail: str = "a") -> str:
@@ -148,6 +152,11 @@ class Raw(Names):
         codes = client.subscribe(*filters, qos=qos, options=options, properties=properties).reasons
         assert all(code < 3 for code in codes), codes
         return client
+
+    def settle(self, client: RawClient) -> None:
+        """What this client has acknowledged is written when this returns. That waits up to 20 ms for company, but no longer than until
+        the next entry of its session (docs/durability.md): one that is answered after it has been written."""
+        client.subscribe(self.topic("settled"))
 
     def release(self) -> None:
         for client in self.made:

@@ -55,6 +55,34 @@ def test_only_a_row_that_may_lose_may():
         assert rows.is_whole(row, measured(row, lost=1)) == row.may_lose
 
 
+@pytest.mark.parametrize("quantile", ["p50", "p99"])
+def test_a_synced_row_is_judged_by_a_relay_and_its_own_syncs(quantile):
+    """Ours may take 1.2 times what the relay without syncs and the syncs of its own run take together; each of two of ours has syncs of its own."""
+    row = rows.DURABLE[-1]
+    key, sync = f"delivery_{quantile}_us", f"log_commit_{quantile}_us"
+    usual = measured(row)
+    relay = {key: 100 for key in usual}
+
+    def table(**ours):
+        results = {(row.name, "unsynced"): [relay], **{(row.name, name): [usual | figures] for name, figures in ours.items()}}
+        text, passed = run.table(results, [row], ["unsynced", *ours])
+        line = next(line for line in text.splitlines() if f"| {quantile}, " in line)
+        return [cell.strip() for cell in line.split("|")[-3:-1]], passed
+
+    assert table(courser={key: 360, sync: 200}) == (["360", "pass"], True)
+    assert table(courser={key: 361, sync: 200}) == (["360", "FAIL"], False)
+    assert table(**{"courser-disk": {key: 361, sync: 200}, "courser-1": {key: 361, sync: 300}}) == (["360 / 480", "FAIL / pass"], False)
+
+
+def test_a_synced_row_without_its_relay_or_its_syncs_is_not_judged():
+    row = rows.DURABLE[-1]
+    slow = {key: 10**9 for key in measured(row)}
+    assert verdicts(row, [slow]) == ([], True)
+    without = {key: value for key, value in slow.items() if not key.startswith("log_commit")}
+    text, passed = run.table({(row.name, NAME): [without], (row.name, "unsynced"): [measured(row)]}, [row], ["unsynced", NAME])
+    assert passed and "pass" not in text and "FAIL" not in text
+
+
 def test_at_qos_2_nothing_comes_again():
     """Not even marked; at QoS 1 what is marked may."""
     for row in (*rows.ROWS, *rows.DURABLE):

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import time
 
 import doors
 import pytest
+import wire
 from broker import Courser
 from clients.base import Door, Options, Refused, Subscription
 from clients.paho import Paho
@@ -126,6 +128,27 @@ def test_messages_of_any_size(open_doors, name, door, version):
     finally:
         for client in library.made:
             client.release()
+
+
+def session_over_tls(place, authority, latest):
+    """The version of TLS in which a client that speaks none later than this gets a session."""
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    context.maximum_version = latest
+    with socket.create_connection(place, timeout=20) as plain, context.wrap_socket(plain, server_hostname="localhost") as client:
+        client.sendall(wire.connect(wire.V3, "late"))
+        assert client.recv(4) == b"\x20\x02\x00\x00"
+        return client.version()
+
+
+def test_tls_1_2_only_where_a_listener_says_so(open_doors, authority):
+    """Whoever speaks 1.3 gets that everywhere. Whoever does not is let in where the listener's least version is 1.2, and told no elsewhere."""
+    _, where, _ = open_doors
+    for door in ("tls", "tls12"):
+        assert session_over_tls(where[door], authority, ssl.TLSVersion.TLSv1_3) == "TLSv1.3"
+    assert session_over_tls(where["tls12"], authority, ssl.TLSVersion.TLSv1_2) == "TLSv1.2"
+    for door in ("tls", "wss"):
+        with pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"):
+            session_over_tls(where[door], authority, ssl.TLSVersion.TLSv1_2)
 
 
 @pytest.mark.parametrize("door", ["tls", "ws", "wss", "unix"])

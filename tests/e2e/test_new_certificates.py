@@ -62,12 +62,16 @@ def serial(place, context):
 
 @pytest.mark.timeout(180)
 def test_a_thousand_clients_stay(tmp_path):
-    """Five times the files are replaced and SIGHUP is sent, once with a key that does not fit, while all clients publish."""
+    """Five times the files are replaced and SIGHUP is sent, once with a key that does not fit, while all clients publish.
+
+    The files are behind links: nobody but who sends the signal tells the server of their change.
+    """
     authority = Authority(tmp_path / "certificates")
     names = doors.server_names()
     files = authority.issue("server", "server", names)
     context = ssl.create_default_context(cafile=str(authority.certificate))
-    items = [listener("tls", "mqtts", LOOPBACK, files), listener("wss", "wss", LOOPBACK, files)]
+    links = doors.by_links(tmp_path / "links", *files)
+    items = [listener("tls", "mqtts", LOOPBACK, links), listener("wss", "wss", LOOPBACK, links)]
     failures, clients, done = [], [], threading.Event()
 
     def publish(mine):

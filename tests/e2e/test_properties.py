@@ -86,21 +86,27 @@ def test_message_expires_in_queue(mqtt):
     assert "message_expiry" not in found[1].properties
 
 
+@pytest.mark.restart
 def test_retained_message_expires(mqtt):
-    """A retained message is gone when its time is over.
+    """A retained message is gone when its time is over, another one is not.
 
     v5 [MQTT-3.3.2-5]
     """
     topic = mqtt.topic()
     publisher = mqtt.connect("pub")
     publisher.publish(topic, b"short", 1, retain=True, properties={"message_expiry": 1})
+    publisher.publish(topic + "/b", b"long", 1, retain=True, properties={"message_expiry": 1000})
+    mqtt.restart()
+    publisher = mqtt.connect("later")
     started = time.monotonic()
     while time.monotonic() - started < 2.2:
         publisher.publish(mqtt.topic("clock"), b"", 1)
         time.sleep(0.05)
-    late = mqtt.subscriber(topic)
+    late = mqtt.subscriber(topic + "/#")
+    assert late.message().payload == b"long"
     publisher.publish(topic, b"marker", 1)
     assert late.messages_until(b"marker") == []
+    publisher.publish(topic + "/b", b"", 1, retain=True)
 
 
 def test_expiry_shown_to_live_subscriber(mqtt):

@@ -124,6 +124,6 @@ def test_while_it_is_stopped(tmp_path):
 
 
 def test_a_start_says_how_long_it_took(tmp_path):
-    """How long it may be with much in the folder is for `bench/disk.py --only recovery`; with nothing, for `test_first_five_minutes.py`."""
+    """How long it may be with much in the folder is for `bench/disk.py --only recovery`; with nothing, for `bench/ready.py`."""
     with running(Courser, tmp_path / "broker") as broker:
         assert re.search(r"^recovered: .*; all in \d+ ms$", broker.output(), re.MULTILINE), broker.output()

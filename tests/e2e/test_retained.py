@@ -6,6 +6,7 @@ import pytest
 from clients.base import Subscription
 
 
+@pytest.mark.restart
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_set_replace_clear(mqtt, qos):
     """A new subscriber gets the last one, with RETAIN; an empty one clears it and is itself delivered.
@@ -19,15 +20,19 @@ def test_set_replace_clear(mqtt, qos):
     publisher.publish(topic, b"one", qos, retain=True)
     publisher.publish(topic, b"two", qos, retain=True)
     assert [(m.payload, m.retain) for m in live.messages(2)] == [(b"one", False), (b"two", False)]
-    found = mqtt.subscriber(topic, name="late").message()
+    mqtt.restart()
+    late = mqtt.subscriber(topic, name="late")
+    found = late.message()
     assert (found.payload, found.qos, found.retain) == (b"two", qos, True)
-    publisher.publish(topic, b"", qos, retain=True)
-    assert live.message().payload == b""
+    mqtt.connect("clearing").publish(topic, b"", qos, retain=True)
+    assert late.message().payload == b""
+    mqtt.restart()
     after = mqtt.subscriber(topic, name="after")
-    publisher.publish(topic, b"marker", 1)
+    mqtt.connect("marking").publish(topic, b"marker", 1)
     assert after.messages_until(b"marker") == []
 
 
+@pytest.mark.restart
 def test_plain_publish_leaves_it(mqtt):
     """A publish without RETAIN neither stores, replaces nor clears.
 
@@ -39,7 +44,9 @@ def test_plain_publish_leaves_it(mqtt):
     publisher.publish(topic, b"kept", 1, retain=True)
     publisher.publish(topic, b"live", 1)
     publisher.publish(topic, b"", 1)
+    mqtt.restart()
     client = mqtt.subscriber(mqtt.topic("none"), topic, qos=1)
+    publisher = mqtt.connect("later")
     assert client.message().payload == b"kept"
     publisher.publish(topic, b"marker", 1)
     assert client.messages_until(b"marker") == []

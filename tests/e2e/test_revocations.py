@@ -1,10 +1,12 @@
-"""A revoked client certificate: refused at the next handshake once the list is read, by a change of the file alone and by SIGHUP.
+"""A revoked client certificate: refused at the next handshake once the list is read, by a change of the file alone and by SIGHUP alone.
 
 Connections that are there stay (docs/security.md); certificates of the server are replaced the same two ways. openssl makes the lists.
+Where SIGHUP does it the files are behind links, so that the server sees no change by itself.
 """
 
 import itertools
 import os
+import re
 import signal
 import socket
 import ssl
@@ -90,28 +92,50 @@ def until(what, text):
         time.sleep(0.05)
 
 
+def told(broker, event):
+    """How often the log says so."""
+    return len(re.findall(rf"\bevent={event}\b", broker.output()))
+
+
+def reload(broker):
+    """SIGHUP, and all that comes of it."""
+    before = told(broker, "settings_reloaded")
+    broker.process.send_signal(signal.SIGHUP)
+    until(lambda: told(broker, "settings_reloaded") > before, f"nothing is reloaded: {broker.tail()}")
+
+
+def take_the_change(broker, by):
+    """Files were changed. The signal itself has them read: it finds what nobody has read before it."""
+    if by == "signal":
+        same = told(broker, "certificates_same")
+        reload(broker)
+        assert (told(broker, "certificates_changed"), told(broker, "certificates_same")) == (1, same), broker.tail()
+
+
 @pytest.mark.parametrize("by", ["file", "signal"])
 def test_who_is_revoked_does_not_come_in_again(tmp_path, by):
     """Two clients; one is revoked. Its connection stays, its next handshake is refused, the other one comes and goes."""
     authority = Authority(tmp_path / "certificates")
     lists = Lists(authority)
-    server = authority.issue("server", "server", doors.server_names())
+    certificate, key = authority.issue("server", "server", doors.server_names())
     good, bad = (authority.issue(name, name) for name in ("good", "bad"))
-    more = f'{LOOPBACK}, client_certificates = "required", identity = "common_name", client_authorities = "{authority.certificate}", client_revocations = "{lists.file}"'
-    with running(Courser, tmp_path / "broker", listeners=listener("mutual", "mqtts", more, server)) as broker:
+    files = (certificate, key, authority.certificate, lists.file)
+    certificate, key, authorities, revocations = doors.by_links(tmp_path / "links", *files) if by == "signal" else files
+    more = f'{LOOPBACK}, client_certificates = "required", identity = "common_name", client_authorities = "{authorities}", client_revocations = "{revocations}"'
+    with running(Courser, tmp_path / "broker", listeners=listener("mutual", "mqtts", more, (certificate, key))) as broker:
         place = places(broker)["mutual"]
         stays = Client(place, authority, bad)
         assert comes_in(place, authority, good) and comes_in(place, authority, bad)
         lists.revoke("bad")
         lists.publish()
-        if by == "signal":
-            broker.process.send_signal(signal.SIGHUP)
+        take_the_change(broker, by)
         until(lambda: not comes_in(place, authority, bad), f"who is revoked comes in: {broker.tail()}")
         assert comes_in(place, authority, good), "nobody else is refused"
         assert stays.ping(), "the connection that is there stays"
         # A list that is none changes nothing.
         lists.file.write_text("no list\n")
-        broker.process.send_signal(signal.SIGHUP)
+        if by == "signal":
+            broker.process.send_signal(signal.SIGHUP)
         until(lambda: "new connections get the old certificates" in broker.output(), broker.tail())
         assert comes_in(place, authority, good) and not comes_in(place, authority, bad)
         assert stays.ping()
@@ -123,11 +147,21 @@ def test_new_certificates_of_the_server(tmp_path, by):
     authority = Authority(tmp_path / "certificates")
     names = doors.server_names()
     server, client = authority.issue("server", "server", names), authority.issue("client", "client")
-    with running(Courser, tmp_path / "broker", listeners=listener("tls", "mqtts", LOOPBACK, server)) as broker:
+    files = doors.by_links(tmp_path / "links", *server) if by == "signal" else server
+    with running(Courser, tmp_path / "broker", listeners=listener("tls", "mqtts", LOOPBACK, files)) as broker:
         place = places(broker)["tls"]
         stays = Client(place, authority, client)
         authority.issue("server", "server", names)
-        if by == "signal":
-            broker.process.send_signal(signal.SIGHUP)
+        take_the_change(broker, by)
         until(lambda: Client(place, authority, client).serial != stays.serial, f"the old certificate is shown: {broker.tail()}")
         assert stays.ping()
+
+
+def test_a_signal_without_a_change(tmp_path):
+    """SIGHUP reads the files of each listener also when they are as they were, and says so."""
+    server = Authority(tmp_path / "certificates").issue("server", "server", doors.server_names())
+    items = [listener(name, "mqtts", LOOPBACK, server) for name in ("one", "two")]
+    with running(Courser, tmp_path / "broker", listeners=", ".join(items)) as broker:
+        assert told(broker, "certificates_same") == 0
+        reload(broker)
+        assert (told(broker, "certificates_same"), told(broker, "certificates_changed")) == (2, 0), broker.tail()

@@ -92,6 +92,7 @@ def test_clean_session_does_not_last(mqtt):
     assert connack.session_may_be(False)
 
 
+@pytest.mark.restart
 def test_retained_outlives_session(mqtt):
     """A session's end leaves what it retained.
 
@@ -101,6 +102,7 @@ def test_retained_outlives_session(mqtt):
     publisher.publish(mqtt.topic(), b"kept", 1, retain=True)
     publisher.disconnect()
     mqtt.connect("pub").disconnect()
+    mqtt.restart()
     found = mqtt.subscriber(mqtt.topic()).message()
     assert (found.payload, found.retain) == (b"kept", True)
     mqtt.connect("pub").publish(mqtt.topic(), b"", 1, retain=True)

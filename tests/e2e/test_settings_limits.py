@@ -16,7 +16,7 @@ pytestmark = [
 ]
 
 MESSAGES = 60
-# Of 60 messages 20 are the burst, and what comes in one read is taken before it is paid for.
+# Seconds that they take at least: 20 are the burst, and what comes in one read is taken before it is paid for.
 SLOW = 1.5
 
 
@@ -58,23 +58,32 @@ def run(broker, *arguments):
     return done.stdout
 
 
+def is_slowed(broker, client, **what):
+    """Whether the broker has let this client wait: then it takes as long as the rate says. A machine may take that long by itself."""
+    before = broker.metric("courser_publishers_over_quota_total")
+    took = client.takes(**what)
+    slowed = broker.metric("courser_publishers_over_quota_total") > before
+    assert took >= SLOW or not slowed, took
+    return slowed
+
+
 def test_rates_of_the_settings_slow_down_whom_nothing_else_limits(tmp_path):
     """Also a client that does not log in and is there when they change; the domain goes before them, in both directions."""
     config = tmp_path / "limits.toml"
     config.write_text("[limits]\nmessages_per_second = 20\n")
     with running(Courser, tmp_path / "broker", config=str(config)) as broker:
         client = Client(broker.port, "settings")
-        assert client.takes() >= SLOW
+        assert is_slowed(broker, client)
         run(broker, "domain", "set", "default", "--quota", "messages_per_second=1000000")
-        assert client.takes() < SLOW, "the domain says more"
+        assert not is_slowed(broker, client), "the domain says more"
         run(broker, "domain", "set", "default", "--quota", "messages_per_second=none")
-        assert client.takes() >= SLOW
+        assert is_slowed(broker, client)
         config.write_text("[limits]\n")
         assert "applied: limits.messages_per_second: 20 -> 0 (at once)" in run(broker, "config", "reload")
-        assert client.takes() < SLOW, "there is none any more"
+        assert not is_slowed(broker, client), "there is none any more"
         config.write_text('[limits]\nbytes_per_second = "20KiB"\n')
         assert 'applied: limits.bytes_per_second: "0B" -> "20KiB" (at once)' in run(broker, "config", "reload")
-        assert client.takes(payload=b"x" * 1000) >= SLOW
+        assert is_slowed(broker, client, payload=b"x" * 1000)
         client.close()
 
 

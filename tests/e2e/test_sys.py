@@ -1,10 +1,17 @@
 """$-topics: what matches them, and the broker's own `$SYS/broker/…`."""
 
+import dataclasses
+import json
+import re
+import subprocess
 import time
 
 import pytest
 import wire
+from broker import until
 from clients.base import Subscription
+from raw import RawClient
+from wire import V5
 
 # Mosquitto's names, which its exporters and dashboards read.
 TOPICS = {
@@ -49,6 +56,124 @@ def test_values_are_numbers(brokers, mqtt, name):
     mqtt.broker = brokers.common(sys_interval=1)
     found = mqtt.subscriber(f"$SYS/broker/{name}", qos=0).message()
     assert int(found.payload) >= 0
+
+
+@dataclasses.dataclass
+class Tally:
+    """Packets and their bytes on the wire."""
+
+    packets: int = 0
+    bytes: int = 0
+
+    def add(self, packet_bytes):
+        self.packets += 1
+        self.bytes += packet_bytes
+
+
+class Counting(RawClient):
+    """Keeps account of what all clients send and get. It sends whole packets."""
+
+    sent, got = Tally(), Tally()
+
+    def send(self, *packets):
+        for packet in packets:
+            self.sent.add(len(packet))
+        super().send(*packets)
+
+    def _from_wire(self, timeout):
+        found = super()._from_wire(timeout)
+        if found:
+            self.got.add(found.size)
+        return found
+
+
+def retained(broker, *words):
+    """What an operator is told, which is no traffic. None: there is no such message."""
+    command = [broker.binary(), "retained", *words, "--server", "data", "-o", "jsonl"]
+    done = subprocess.run(command, cwd=broker.folder, capture_output=True, text=True, timeout=60, check=False)
+    return [json.loads(line) for line in done.stdout.splitlines()] if done.returncode == 0 else None
+
+
+def value(broker, name):
+    """What the broker has published of itself last; None: nothing yet."""
+    found = retained(broker, "show", f"$SYS/broker/{name}")
+    return found and found[0]["payload"]
+
+
+@pytest.mark.courser
+def test_values_are_what_was_done(brokers, monkeypatch):
+    """Clients that count come, go and publish at each QoS to who is there, who is away and nobody: the values say the same afterwards."""
+    sent, got = Tally(), Tally()
+    monkeypatch.setattr(Counting, "sent", sent)
+    monkeypatch.setattr(Counting, "got", got)
+    broker = brokers.own(sys_interval=1)
+
+    def connect(name, **more):
+        client = Counting(broker.address, V5)
+        client.connect(name, **more)
+        return client
+
+    kept = {"session_expiry": 3600}
+    absent = connect("absent", clean=False, properties=kept)
+    absent.subscribe("waits", "$share/g/shared", qos=1)
+    absent.disconnect()
+    connect("short", clean=False, properties={"session_expiry": 1}).disconnect()
+    until(lambda: value(broker, "clients/expired") == "1", "its session is over")
+    guest = connect("guest")
+    subscriber = connect("subscriber")
+    subscriber.subscribe("a", "b/+", qos=2)
+    publisher = connect("publisher")
+    until(lambda: value(broker, "clients/total") == "4", "all of them are seen")
+    guest.disconnect()
+
+    for qos in (0, 1, 2):
+        for number in range(qos + 1):
+            publisher.publish("a", bytes(10), qos=qos)
+            subscriber.message(qos=qos)
+    for _ in range(4):
+        publisher.publish("waits", bytes(100), qos=1)
+    publisher.publish("waits", bytes(100))
+    for topic in ("kept/1", "kept/2"):
+        publisher.publish(topic, bytes(1000), qos=1, retain=True)
+    publisher.publish("nobody", bytes(1))
+    publisher.ping()
+    until(lambda: value(broker, "bytes/received") == str(sent.bytes), f"{sent.bytes} bytes have been sent, not {value(broker, 'bytes/received')}")
+
+    names = [topic.removeprefix("$SYS/broker/") for topic in TOPICS]
+    found = {name: value(broker, name) for name in names}
+    own = len(retained(broker, "list", "$SYS/#"))
+    expected = {
+        "bytes/received": sent.bytes,
+        "bytes/sent": got.bytes,
+        "messages/received": sent.packets,
+        "messages/sent": got.packets,
+        "publish/messages/received": 6 + 4 + 1 + 2 + 1,
+        "publish/bytes/received": 6 * 10 + 5 * 100 + 2 * 1000 + 1,
+        "publish/messages/sent": 6,
+        "publish/bytes/sent": 6 * 10,
+        # At QoS 0 for who is away; what nobody has subscribed to is no loss.
+        "publish/messages/dropped": 1,
+        "subscriptions/count": 4,
+        "shared_subscriptions/count": 1,
+        "retained messages/count": 2,
+        "messages/stored": own + 4 + 2,
+        "store/messages/count": own + 4 + 2,
+        "clients/total": 3,
+        "clients/connected": 2,
+        "clients/active": 2,
+        "clients/disconnected": 1,
+        "clients/inactive": 1,
+        "clients/maximum": 4,
+        "clients/expired": 1,
+    }
+    assert {name: int(found[name]) for name in expected} == expected
+    assert 4 * 100 + 2 * 1000 < int(found["store/messages/bytes"])
+    assert 0 < int(found["heap/current"]) <= int(found["heap/maximum"])
+    assert re.fullmatch(r"\d+ seconds", found["uptime"]) and re.fullmatch(r"courser version \d+\.\d+\.\d+", found["version"])
+    for what in ("messages/received", "messages/sent", "publish/received", "publish/sent", "bytes/received", "bytes/sent", "connections", "sockets"):
+        assert float(found[f"load/{what}/1min"]) > 0, what
+    for client in (subscriber, publisher):
+        client.close()
 
 
 def test_names_are_those_of_mosquitto(brokers, raw):

@@ -112,6 +112,7 @@ def test_will_delay_passes(mqtt):
     assert [message.payload for message in watcher.messages(2)] == [b"first", b"gone"]
 
 
+@pytest.mark.restart
 @pytest.mark.v5
 def test_will_delay_cut_by_clean_start(mqtt):
     """A clean start ends the session, so a delayed will goes out at once.
@@ -119,9 +120,10 @@ def test_will_delay_cut_by_clean_start(mqtt):
     v5 [MQTT-3.1.2-8]
     """
     topic = mqtt.topic("will")
-    watcher = mqtt.subscriber(topic)
     options = {"properties": {"session_expiry": 600}}
     mqtt.connect("c", will=Will(topic, b"gone", 1, properties={"will_delay": 500}), **options).drop()
+    mqtt.restart()
+    watcher = mqtt.subscriber(topic)
     again = mqtt.connect("c", clean_start=True, **options)
     again.subscribe([Subscription(mqtt.topic("own"), 0)])
     assert watcher.message().payload == b"gone"
