@@ -33,7 +33,7 @@ def test_backlog_of_an_absent_member_goes_to_a_late_one(raw):
             late.answer(packet)
     assert found == sent
     late.ping()
-    if raw.restarts:
+    if raw.restarts == "kill":
         # What a member has acknowledged waits up to 20 ms for company until it is written (docs/durability.md).
         until(lambda: raw.broker.metric("courser_queued_messages") == 0, "nothing waits any more")
     first, present = raw.resume("first")

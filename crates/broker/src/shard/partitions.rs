@@ -222,6 +222,15 @@ impl Partitions {
         }
     }
 
+    /// The same for all that are here.
+    pub(crate) fn touch_all(&mut self) {
+        for place in 0..self.owned.len() {
+            if self.owned[place].partition.is_some() {
+                self.touch(place);
+            }
+        }
+    }
+
     /// Puts it back, as one that may have an entry.
     #[inline]
     pub(crate) fn put(&mut self, place: usize, partition: Box<Partition>) {

@@ -134,6 +134,7 @@ impl Shard {
             return;
         }
         self.accepting.close();
+        self.partitions.touch_all();
         match phase {
             Phase::Serving => {}
             Phase::Wills => self.stop_fronts(|connection| connection.has_will),

@@ -295,13 +295,15 @@ impl Shard {
 
     /// The entry of one partition, if it has one that is due.
     pub(crate) fn commit_partition(&mut self, place: usize) {
+        // At the end nothing waits for company any more: a step is over when nothing is under way, whatever waits for its time.
+        let at_once = self.is_stopping();
         let owned = self.partitions.at(place);
         let id = owned.id;
         let partition = owned
             .partition
             .as_mut()
             .expect("a partition is at home between calls");
-        if partition.has_entry()
+        if (at_once || partition.has_entry())
             && let Some(entry) = partition.take_entry(self.hub.now)
         {
             if id.is_volatile() {

@@ -171,6 +171,34 @@ fn m32_a_qos_2_delivery_goes_on_where_it_was() {
 }
 
 /// A kept session that waits for wills, and is away.
+/// Results wait up to 20 ms for company. Those of a session go with its end; those of a group have nothing to go with.
+#[test]
+fn m18_a_stop_writes_what_members_of_a_group_have_acknowledged() {
+    let folder = folder();
+    for round in 0..5 {
+        let (broker, address) = start(folder.path());
+        let (mut first, _) = keep(address, "first");
+        first.subscribe("$share/g/t", 1);
+        send_all(address, "t", &["taken"; 20]);
+        for _ in 0..20 {
+            assert_eq!(first.receive_publish().1, b"taken", "round {round}");
+        }
+        // Answered once the acknowledgements before it have been handled.
+        first.subscribe("other", 1);
+        stop(broker);
+        let (broker, address) = start(folder.path());
+        let (mut late, _) = keep(address, "late");
+        late.subscribe("$share/g/t", 1);
+        send_all(address, "t", &["new"]);
+        assert_eq!(late.receive_publish().1, b"new", "round {round}");
+        // Nobody is left in the group but the first.
+        late.send(0xA2, &[&[0, 9][..], &text("$share/g/t")].concat());
+        late.receive();
+        leave(late);
+        stop(broker);
+    }
+}
+
 fn watch_wills(address: SocketAddr) {
     let (mut watcher, _) = keep(address, "watcher");
     watcher.subscribe("will", 1);
