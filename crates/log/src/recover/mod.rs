@@ -85,7 +85,7 @@ pub struct RecoveredPartition {
     pub live: LiveEntries,
     /// Those of `live` that the log does not have any more. Empty unless there is damage.
     pub missing_live: LiveEntries,
-    /// No index at or below it is free: entries that were read have it, also those that do not count.
+    /// No index at or below it is free: entries that were read have it, also those that do not count, or a checkpoint that the log speaks of.
     pub seen: LogIndex,
     /// Why `entries` may not be all that was synced. Such a partition is set aside: it serves nothing.
     pub damage: Option<PartitionDamage>,
