@@ -77,5 +77,5 @@ pub use repair::{
     Accepted, Behind, Examined, Fault, Finding, LostEntries, NodeState, Order, RepairError,
     RottenPlace, SetAside, StoppedStream, Verb, examine, repair,
 };
-pub use stations::{DiskFailure, FoundInLog, StationsError};
+pub use stations::{DiskFailure, FoundInLog, Progress, StartStep, StationsError};
 pub use sys::ShardReport;

@@ -182,10 +182,7 @@ impl Scrubber {
             if period.is_zero() {
                 return Ok(());
             }
-            // Half of the time: the disk may be slower than that, and there is more at the end of the pass than at its beginning.
-            let millis = u64::try_from(period.as_millis() / 2).unwrap_or(u64::MAX);
-            let pace = total.saturating_mul(1_000) / millis.max(1);
-            self.pace.borrow_mut().set(pace.max(BYTES_PER_SECOND_MIN));
+            self.pace.borrow_mut().set(pace_of(total, period));
             self.segment(segment)?;
             self.progress.passed(segment.segment);
             self.note_progress();
@@ -335,6 +332,16 @@ impl Scrubber {
         damage.scrubbed(number, found);
         Ok(())
     }
+}
+
+/// Bytes a second at which so many are read in half of a period: the disk may be slower than that, and there is more at the end of a pass
+/// than at its beginning.
+fn pace_of(total: u64, period: Duration) -> u64 {
+    let millis = (period.as_millis() / 2).max(1);
+    let pace = u128::from(total) * 1_000 / millis;
+    u64::try_from(pace)
+        .unwrap_or(u64::MAX)
+        .max(BYTES_PER_SECOND_MIN)
 }
 
 /// Nothing of it can be read.

@@ -2,6 +2,7 @@
 
 mod confine;
 mod greeting;
+mod progress;
 
 use std::io;
 use std::path::Path;
@@ -259,21 +260,21 @@ struct Start {
 impl Start {
     /// Says what is new; while nothing is, that it goes on.
     fn look(&mut self, broker: &Broker, greeting: &Greeting<'_>) {
-        let what = match broker.status() {
+        match broker.status() {
             Status::Serving => {
                 self.is_over = true;
                 take_accounts(greeting);
                 return greeting.tell(greeting.end());
             }
             Status::Failed(_) => return,
-            Status::Reading => "reading the log",
-            Status::Recovering => "recovering sessions and messages",
-        };
-        if self.said.elapsed() >= PROGRESS {
+            Status::Reading | Status::Recovering => {}
+        }
+        if self.said.elapsed() >= PROGRESS
+            && let Some(progress) = broker.control().progress()
+        {
             self.said = Instant::now();
             let seconds = greeting.began.elapsed().as_secs();
-            let said = Said::new("starting", format!("{what}, {seconds} s"));
-            greeting.tell(vec![said.with(json!({"elapsed_seconds": seconds}))]);
+            greeting.tell(vec![progress::goes_on(progress, seconds)]);
         }
     }
 }

@@ -65,7 +65,7 @@ pub use self::{
     recall::{RecallCounts, RecallStep, RecordReader},
     record::{CheckpointAt, HardState, Record},
     recover::{
-        Cut, Damage, DamageKind, Leftovers, PartitionDamage, Recovered, RecoveredEntry,
+        Cut, Damage, DamageKind, Leftovers, PartitionDamage, ReadSoFar, Recovered, RecoveredEntry,
         RecoveredPartition, RecoveryReport,
     },
 };

@@ -120,7 +120,7 @@ pub(crate) struct Oracle {
     wait_ms: Option<u64>,
     /// Sessions have limits that are reached: what has no room is dropped (M12).
     drops: bool,
-    /// Sessions that outlive their connections drop nothing that somebody else has published: they refuse it (M12).
+    /// Sessions drop nothing whose publisher can be told: they refuse it (M12).
     keeps_all: bool,
     /// Publishes are refused for want of room at any time, by one partition and not by another (M10).
     refuses: bool,

@@ -16,9 +16,9 @@ impl Oracle {
     pub(crate) fn recount(&mut self, now: u64, dropped: u64) {
         self.settle_wills(now);
         let missed: Vec<_> = self.missed().collect();
-        let mut refusing = missed.iter().filter(|(life, id)| {
-            self.keeps_all && self.lives[*life].lasts && self.msgs[id].life.is_some()
-        });
+        let mut refusing = missed
+            .iter()
+            .filter(|(life, id)| self.keeps_all && self.is_to_refuse(*life, &self.msgs[id]));
         let unrefused = refusing.next().map(|&(number, id)| {
             let who = self.named(number, id);
             format!("I1: {who} was acknowledged where it is to be refused, and never came")
@@ -46,6 +46,13 @@ impl Oracle {
         if let Some(text) = broken {
             self.fail(text);
         }
+    }
+
+    /// Whether a session without room for a message refuses it: where its publisher is answered only once it has it (M13, M28).
+    fn is_to_refuse(&self, life: LifeId, msg: &Msg) -> bool {
+        msg.life.is_some_and(|publisher| {
+            self.lives[life].lasts || msg.qos == QoS::AtLeastOnce || !self.lives[publisher].lasts
+        })
     }
 
     /// What sessions had to get and did not.

@@ -29,6 +29,8 @@ pub(crate) struct Hub {
     pub(crate) sent: Vec<u64>,
     pub(crate) returned: Vec<u64>,
     pub(crate) appends: Appends<(), Kept>,
+    /// Volatile partitions may refuse publishers, so that a publish waits for their answers (M13).
+    pub(crate) volatile_answers: bool,
     pub(crate) parcels: Parcels,
     pub(crate) last_words: LastWords,
     /// A mark of a link is the number of a batch.
@@ -67,6 +69,7 @@ impl Hub {
             sent: vec![0; shards],
             returned: vec![0; shards],
             appends: Appends::new(origin, places.logs() + 1, places.shards),
+            volatile_answers: false,
             parcels: Parcels::default(),
             last_words: LastWords::default(),
             fences: FenceBook::new(id, places.shards),

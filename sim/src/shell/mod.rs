@@ -21,7 +21,7 @@ use bytes::Bytes;
 use courser_contract::{
     CloseCause, Dropped, FrontId, LogIndex, Now, PartitionId, Recalled, ShardId, Term, ToFront,
 };
-use courser_engine::{AsideFilters, DiskRoom, Limits, Partition, PartitionConfig};
+use courser_engine::{AsideFilters, DiskRoom, Limits, Overflow, Partition, PartitionConfig};
 use courser_mqtt::front::{Front, FrontConfig, PreparedScratch};
 
 use self::effects::FrontFx;
@@ -130,8 +130,10 @@ impl Shard {
                 owned.partition.plant(planted);
             }
         }
+        let mut hub = Hub::new(make.id, make.start, make.places, rng, make.bug);
+        hub.volatile_answers = make.limits.overflow == Overflow::RefusePublisher;
         Self {
-            hub: Hub::new(make.id, make.start, make.places, rng, make.bug),
+            hub,
             fronts: BTreeMap::new(),
             partitions,
             inbox: VecDeque::new(),

@@ -60,7 +60,8 @@ impl Hub {
                 deliver: subscribed.contains(&partition),
                 cut: self.plant_cut(partition, self.cut(partition)),
             };
-            if publish.qos == QoS::AtMostOnce || partition.is_volatile() {
+            let volatile = partition.is_volatile() && !self.volatile_answers;
+            if publish.qos == QoS::AtMostOnce || volatile {
                 self.push_append(partition, AppendKey::Unanswered, &kept);
                 continue;
             }

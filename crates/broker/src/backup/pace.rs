@@ -101,11 +101,17 @@ impl Pace {
 
     /// So many bytes are done: waits until the next may be.
     pub(crate) fn spend(&mut self, bytes: u64) -> Result<(), Stopped> {
+        let due = self.due_after(Instant::now(), bytes);
+        self.wait_until(due)
+    }
+
+    /// So many bytes are done now: when the next may be.
+    pub(crate) fn due_after(&mut self, now: Instant, bytes: u64) -> Instant {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.per_second);
         let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
-        let earliest = Instant::now().checked_sub(CREDIT).unwrap_or(self.due);
+        let earliest = now.checked_sub(CREDIT).unwrap_or(self.due);
         self.due = self.due.max(earliest) + Duration::from_nanos(nanos);
-        self.wait_until(self.due)
+        self.due
     }
 
     /// Waits.
@@ -126,6 +132,33 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// However late somebody is for the next bytes: what was not done within 200 ms is not made up for.
+    #[test]
+    fn nothing_is_done_faster_than_its_pace() {
+        const PER_SECOND: u64 = 1 << 20;
+        const PIECE: u64 = 64 << 10;
+        let mut pace = Pace::new(PER_SECOND, Arc::default());
+        let begun = Instant::now();
+        let mut now = begun;
+        let mut done = Vec::new();
+        for number in 0..200_u64 {
+            done.push(now);
+            let late = [0, 3, 0, 150, 0, 0, 900, 0][number as usize % 8];
+            now = now.max(pace.due_after(now, PIECE)) + Duration::from_millis(late);
+        }
+        for (first, from) in done.iter().enumerate() {
+            for (last, to) in done.iter().enumerate().skip(first) {
+                let took = to.duration_since(*from) + CREDIT;
+                let may = took.as_nanos() * u128::from(PER_SECOND) / 1_000_000_000;
+                let bytes = u128::from(PIECE) * (last - first) as u128;
+                assert!(
+                    bytes <= may,
+                    "{bytes} B from {first} to {last}, {may} may be"
+                );
+            }
+        }
+    }
 
     #[test]
     fn bytes_take_their_time_and_a_stop_does_not() {

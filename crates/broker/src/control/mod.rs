@@ -206,6 +206,13 @@ impl Control {
         crate::broker::status_of(self.disk.as_deref())
     }
 
+    /// How much of its start is done; none once it serves, and where nothing is kept.
+    #[must_use]
+    pub fn progress(&self) -> Option<crate::Progress> {
+        let disk = self.disk.as_deref()?;
+        disk.start().progress(disk.stage())
+    }
+
     /// Users and roles now.
     #[must_use]
     pub fn accounts(&self) -> Arc<Table> {

@@ -9,8 +9,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Scrubber;
 use super::progress::Progress;
+use super::{BYTES_PER_SECOND_MIN, Scrubber, pace_of};
 use crate::backup::pace::{Pace, Stopped};
 use crate::config::Config;
 use crate::live::Live;
@@ -24,6 +24,53 @@ use courser_settings::Sources;
 use crate::{Accepted, Broker, Finding, NodeState, Verb, examine, repair};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+const SECOND: Duration = Duration::from_secs(1);
+/// What `scrub.period` is unless somebody sets it.
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+#[test]
+fn the_pace_of_a_pass_follows_from_its_bytes_and_the_period() {
+    for (total, period, expected) in [
+        (0, SECOND, BYTES_PER_SECOND_MIN),
+        (0, WEEK, BYTES_PER_SECOND_MIN),
+        (1, Duration::MAX, BYTES_PER_SECOND_MIN),
+        // The least pace does 79 GB within half a week.
+        (79_000_000_000, WEEK, BYTES_PER_SECOND_MIN),
+        (80_000_000_000, WEEK, 264_550),
+        (1 << 40, WEEK, 3_635_951),
+        (1 << 30, SECOND, 2 << 30),
+        (u64::MAX, WEEK, 61_001_137_809_886),
+        (u64::MAX, SECOND, u64::MAX),
+        (u64::MAX, Duration::from_nanos(1), u64::MAX),
+    ] {
+        assert_eq!(pace_of(total, period), expected, "{total} B in {period:?}");
+    }
+}
+
+#[test]
+fn a_pass_takes_half_of_its_period_and_no_less() {
+    /// What a read of a segment asks for.
+    const READ: u64 = 1 << 20;
+    for (total, period) in [
+        (100 << 20, SECOND),
+        (3 << 30, Duration::from_secs(3_600)),
+        (100 << 30, WEEK),
+    ] {
+        let mut pace = Pace::new(pace_of(total, period), Arc::default());
+        let begun = Instant::now();
+        let mut now = begun;
+        let mut read = 0;
+        while read < total {
+            read += READ;
+            now = pace.due_after(now, READ);
+        }
+        // What each read and the pace itself were rounded down by.
+        let took = now.duration_since(begun);
+        let (least, most) = (period * 49 / 100, period * 51 / 100);
+        assert!(least <= took && took <= most, "{total} B took {took:?}");
+    }
+}
 
 /// A session that is not there, and a message for it of so many bytes that a few fill a segment.
 fn store(broker: &Broker, client_id: &str, messages: u16) {

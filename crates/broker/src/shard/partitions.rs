@@ -320,6 +320,14 @@ impl Partitions {
             .all(|partition| partition.is_settled())
     }
 
+    /// How many of them do.
+    #[must_use]
+    pub(crate) fn settled(&self) -> u64 {
+        let logged = self.owned.iter().filter(|owned| !owned.id.is_volatile());
+        let partitions = logged.flat_map(|owned| &owned.partition);
+        partitions.filter(|it| it.is_settled()).count() as u64
+    }
+
     /// What all of them hold.
     #[must_use]
     pub(crate) fn counts(&self) -> Counts {

@@ -54,8 +54,8 @@ pub(crate) enum Recovery {
     },
     /// Other shards are not so far.
     Restored(Vec<Group>),
-    /// Groups hand over what is in the log, and lead then.
-    Replaying,
+    /// Groups hand over what is in the log, and lead then. So many are counted that do.
+    Replaying(u64),
     /// Other shards are not so far.
     Served,
 }
@@ -66,7 +66,9 @@ impl Recovery {
     pub(crate) const fn holds_messages(&self) -> bool {
         match self {
             Self::Over | Self::Served => false,
-            Self::Reading(_) | Self::Restoring { .. } | Self::Restored(_) | Self::Replaying => true,
+            Self::Reading(_) | Self::Restoring { .. } | Self::Restored(_) | Self::Replaying(_) => {
+                true
+            }
         }
     }
 
@@ -75,7 +77,7 @@ impl Recovery {
         match self {
             Self::Restoring { .. } => true,
             Self::Reading(ahead) => ahead.is_at_work(),
-            Self::Over | Self::Restored(_) | Self::Replaying | Self::Served => false,
+            Self::Over | Self::Restored(_) | Self::Replaying(_) | Self::Served => false,
         }
     }
 }
@@ -106,10 +108,13 @@ impl Shard {
             Recovery::Restored(groups) if self.hub.start_has_come_to(Stage::Replaying) => {
                 self.begin_groups(groups);
                 self.set_partitions_aside();
-                Recovery::Replaying
+                Recovery::Replaying(0)
             }
             // What kept sessions may use is known before anything can come for them.
-            Recovery::Replaying if self.all_are_settled() && self.hub.access.process.serves() => {
+            Recovery::Replaying(counted)
+                if self.all_are_settled() && self.hub.access.process.serves() =>
+            {
+                self.count_replayed(counted);
                 self.limit_kept_sessions();
                 self.settle_damage();
                 self.give_held();
@@ -126,7 +131,8 @@ impl Shard {
                 self.admit_early();
                 Recovery::Over
             }
-            waits @ (Recovery::Restored(_) | Recovery::Replaying | Recovery::Served) => waits,
+            Recovery::Replaying(counted) => Recovery::Replaying(self.count_replayed(counted)),
+            waits @ (Recovery::Restored(_) | Recovery::Served) => waits,
         };
         mem::discriminant(&self.recovery) != before || self.recovery.is_at_work()
     }
@@ -175,6 +181,7 @@ impl Shard {
 
     /// A partition is made: the group begins with the entries behind its checkpoint.
     fn take_in(&mut self, made: Made) -> Option<Group> {
+        self.hub.disk_state().start().restored();
         let place = self.partitions.place(made.id);
         if let Some((mut partition, at)) = made.partition {
             partition.set_disk_room(self.disk_room);
@@ -237,6 +244,15 @@ impl Shard {
 
     fn all_are_settled(&self) -> bool {
         self.partitions.all_are_settled() && self.metadata.as_ref().is_none_or(|it| it.serves())
+    }
+
+    /// Counts those that have come since the last look. How many there are.
+    fn count_replayed(&self, counted: u64) -> u64 {
+        let metadata = self.metadata.as_ref().is_some_and(|it| it.serves());
+        let settled = self.partitions.settled() + u64::from(metadata);
+        let start = self.hub.disk_state().start();
+        start.replayed(settled.saturating_sub(counted));
+        settled.max(counted)
     }
 
     fn begin_groups(&mut self, groups: Vec<Group>) {

@@ -11,6 +11,7 @@ use courser_contract::{LogIndex, PartitionId, WallMs};
 use courser_engine::DiskRoom;
 
 use super::found::FoundInLog;
+use super::progress::StartCounts;
 use super::times::Times;
 use crate::classes::Stays;
 use crate::latency::{LogTimes, SharedHistogram};
@@ -62,6 +63,8 @@ pub(crate) struct DiskState {
     damage: SharedState,
     /// Where panics are noted; none where nobody wants to know.
     crash: OnceLock<PathBuf>,
+    /// How much of the start is done, for people.
+    counts: StartCounts,
     /// Shards whose partitions are made of their checkpoints.
     restored: AtomicU16,
     /// Shards whose partitions all serve.
@@ -149,6 +152,7 @@ impl DiskState {
             short: AtomicBool::new(false),
             damage: SharedState::default(),
             crash: OnceLock::new(),
+            counts: StartCounts::default(),
             restored: AtomicU16::new(0),
             serving: AtomicU16::new(0),
             counters: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -260,6 +264,11 @@ impl DiskState {
         } else {
             Stage::Reading
         }
+    }
+
+    /// How much of the start is done.
+    pub(crate) const fn start(&self) -> &StartCounts {
+        &self.counts
     }
 
     /// Room for new messages (M47).

@@ -13,6 +13,7 @@
 //! - [`cleaner`]: moves what is needed of old segments, between the reader's jobs.
 //! - [`requests`]: what those who copy or check the log ask for.
 //! - [`disk`]: what all threads know of the disk.
+//! - [`progress`]: how much of a start is done.
 //! - [`found`]: what a start has found in the log.
 //! - [`times`]: how long commits take.
 //! - [`medium`]: what their files lie on.
@@ -23,6 +24,7 @@ mod disk;
 mod found;
 pub(crate) mod medium;
 mod orders;
+mod progress;
 mod reader;
 mod recall;
 mod recovery;
@@ -36,6 +38,7 @@ pub(crate) use disk::{COUNTERS, Counter, DiskState, Stage, TOPICS};
 pub use found::FoundInLog;
 pub(crate) use medium::Medium;
 pub(crate) use orders::{Checkpointed, Mark, Order, OrderSender};
+pub use progress::{Progress, StartStep};
 pub(crate) use reader::{CheckpointDone, Job};
 pub(crate) use recall::QuestionDoor;
 pub(crate) use recovery::{Found, Handed, RecoveredShard, Saved, found_in, without_metadata};

@@ -16,7 +16,7 @@ use courser_engine::{
 };
 use courser_log::{
     CheckpointAt, CheckpointError, CheckpointReader, CheckpointStore, Cleaner, Disk, EntryReader,
-    HardState, LiveEntries, Log, LogConfig, Manifest, Manifests, OpenError, Recovered,
+    HardState, LiveEntries, Log, LogConfig, Manifest, Manifests, OpenError, ReadSoFar, Recovered,
     RecoveredPartition, StartId, WriteError,
 };
 
@@ -119,8 +119,12 @@ impl<D: Disk> LogStation<D> {
         let (store, loaded) = CheckpointStore::open(checkpoints, config.node)
             .map_err(|error| DiskFailure::Refused(with_causes(&error)))?;
         hand_out_saved(&store, &loaded.manifests, &places, &doors);
-        let (mut log, recovered) = Log::open(log, config, start, &loaded.manifests)
-            .map_err(|error| open_failure(&error))?;
+        let counts = parts.state.start();
+        counts.has_partitions(places.kept().count() as u64);
+        let mut watch = |read: ReadSoFar| counts.read(read.segments, read.of);
+        let (mut log, recovered) =
+            Log::open_watched(log, config, start, &loaded.manifests, &mut watch)
+                .map_err(|error| open_failure(&error))?;
         for (id, error) in &loaded.damaged {
             let error = with_causes(error);
             tracing::error!(event = "manifest_damaged", partition = id.0, error);

@@ -34,8 +34,12 @@ use crate::rings::Doze;
 
 /// A disk that is idle for so long gets a witness: an empty batch which says that all before it is synced (M44).
 const IDLE: Duration = Duration::from_millis(100);
-/// What was only written is synced after so long at the latest (M1).
+/// What was only written is synced within so long (M1).
 const RELAXED: Duration = Duration::from_millis(100);
+/// What a sync may take for that: most disks need less.
+const SYNC_TAKES: Duration = Duration::from_millis(25);
+/// When that sync begins at the latest.
+const SYNC_AFTER: Duration = RELAXED.saturating_sub(SYNC_TAKES);
 /// How often the free space is looked at: while it is short, and while nothing happens that would show it.
 const SPACE_LOOK: Duration = Duration::from_millis(200);
 /// How often a file that could not be removed is tried again at least.
@@ -72,6 +76,17 @@ enum Clockwork {
     Synced(Instant),
     /// Something is only written, since then.
     Written(Instant),
+}
+
+impl Clockwork {
+    /// When it is to be done.
+    fn due(self) -> Option<Instant> {
+        match self {
+            Self::Rest => None,
+            Self::Synced(since) => Some(since + IDLE),
+            Self::Written(since) => Some(since + SYNC_AFTER),
+        }
+    }
 }
 
 /// See the module.
@@ -271,7 +286,7 @@ impl<D: Disk> Writer<D> {
                         self.batch.clear();
                         return Ok(false);
                     }
-                    thread::sleep(SPACE_LOOK.min(RELAXED));
+                    thread::sleep(self.until_next_try());
                     self.take_prepared()?;
                 }
             }
@@ -286,10 +301,19 @@ impl<D: Disk> Writer<D> {
         Ok(true)
     }
 
+    /// How long a batch without room waits until it is tried again. A sync that comes due meanwhile does not wait for that.
+    fn until_next_try(&self) -> Duration {
+        let most = SPACE_LOOK / 2;
+        match self.clockwork {
+            Clockwork::Rest | Clockwork::Synced(_) => most,
+            Clockwork::Written(since) => SYNC_AFTER.saturating_sub(since.elapsed()).min(most),
+        }
+    }
+
     /// Syncs what was only written for as long as may be.
     fn sync_overdue(&mut self, now: Instant) -> Result<(), WriteError> {
         if let Clockwork::Written(since) = self.clockwork
-            && since + RELAXED <= now
+            && since + SYNC_AFTER <= now
         {
             self.clockwork = Clockwork::Synced(self.sync()?);
         }
@@ -321,7 +345,7 @@ impl<D: Disk> Writer<D> {
         match self.clockwork {
             Clockwork::Rest | Clockwork::Synced(_) => false,
             Clockwork::Written(since) => {
-                self.pending.iter().any(awaited) || since.elapsed() >= RELAXED
+                self.pending.iter().any(awaited) || since.elapsed() >= SYNC_AFTER
             }
         }
     }
@@ -379,11 +403,7 @@ impl<D: Disk> Writer<D> {
 
     /// What comes due while there is no order; sleeps until then at most.
     fn rest(&mut self) -> Result<(), WriteError> {
-        let due = match self.clockwork {
-            Clockwork::Rest => None,
-            Clockwork::Synced(since) => Some(since + IDLE),
-            Clockwork::Written(since) => Some(since + RELAXED),
-        };
+        let due = self.clockwork.due();
         let look = self.next_look();
         let now = Instant::now();
         match due.into_iter().chain(look).min() {

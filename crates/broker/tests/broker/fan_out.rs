@@ -15,7 +15,9 @@ const PAYLOAD: usize = 128;
 const PARTITIONS: usize = 16;
 const BLOCK: usize = 4_096;
 const BATCH_HEADER: usize = 88;
-/// What a message may take in each partition besides its payload, its topic of one byte included. The batch's header is shared.
+/// As long as topics are.
+const TOPIC: &str = "plant/7/line/3/cell/12/current";
+/// What a message may take in each partition besides its payload and its topic. The batch's header is shared.
 const EACH_PARTITION: usize = 64;
 /// And for each session, the first time.
 const EACH_TARGET: usize = 8;
@@ -59,7 +61,7 @@ fn m8_a_message_for_a_thousand_sessions_is_written_once_a_partition() {
     for number in 0..SESSIONS {
         let client_id = format!("absent-{number}");
         let (mut absent, _) = Client::session(address, &client_id, 4, 0, &[]);
-        absent.subscribe("t", 1);
+        absent.subscribe(TOPIC, 1);
         absent.send(0xE0, &[]);
     }
     let mut publisher = Client::connect(address, "publisher");
@@ -76,7 +78,7 @@ fn m8_a_message_for_a_thousand_sessions_is_written_once_a_partition() {
     let mut costs = Vec::new();
     for packet_id in 1..=5 {
         let before = batches(folder.path());
-        publisher.send_raw(&publish("t", 1, packet_id, &[b'x'; PAYLOAD]));
+        publisher.send_raw(&publish(TOPIC, 1, packet_id, &[b'x'; PAYLOAD]));
         assert_eq!(publisher.receive().first, 0x40);
         let after = batches(folder.path());
         let cost: usize = after
@@ -87,9 +89,10 @@ fn m8_a_message_for_a_thousand_sessions_is_written_once_a_partition() {
         costs.push(cost);
     }
     eprintln!(
-        "bytes of a message of {PAYLOAD} for {SESSIONS} sessions of {PARTITIONS} partitions, five times: {costs:?}"
+        "bytes of a message of {PAYLOAD} and a topic of {} for {SESSIONS} sessions of {PARTITIONS} partitions, five times: {costs:?}",
+        TOPIC.len()
     );
-    let once = BATCH_HEADER + PARTITIONS * (PAYLOAD + EACH_PARTITION);
+    let once = BATCH_HEADER + PARTITIONS * (PAYLOAD + TOPIC.len() + EACH_PARTITION);
     assert!(costs[0] > PARTITIONS * PAYLOAD, "all partitions have it");
     // Even with the header.
     let first = once - BATCH_HEADER + EACH_TARGET * SESSIONS;

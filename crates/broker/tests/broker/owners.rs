@@ -1,6 +1,7 @@
 //! Sessions belong to their users, and users keep to their limits.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -173,7 +174,7 @@ fn limit(broker: &Broker, own: Limits, of_role: Limits) {
 }
 
 #[test]
-fn i9_a_publisher_over_its_rate_is_read_less_and_nobody_else() {
+fn i9_a_publisher_over_its_rate_is_read_less() {
     let (broker, address) = with_anna(2, &["allow all #"]);
     let limits = Limits {
         messages_per_second: Some(20),
@@ -206,6 +207,53 @@ fn i9_a_publisher_over_its_rate_is_read_less_and_nobody_else() {
     let summary = broker.stop().expect("nothing failed");
     let over = counter(&summary, "publishers_over_quota");
     assert!(over >= 20, "{over}");
+}
+
+/// Two publishers of one shard, one of whom may publish twice a second. What it gets through is what the other one is measured by, not a
+/// clock: if both waited for the same, they would be level.
+#[test]
+fn i9_a_neighbour_of_a_publisher_over_its_rate_is_served() {
+    const ROUNDS: u32 = 100;
+    let (broker, address) = with_anna(1, &["allow all #"]);
+    let limits = Limits {
+        messages_per_second: Some(2),
+        ..Limits::default()
+    };
+    limit(&broker, Limits::default(), limits);
+    put_role(&broker, "all", &["allow all #"]);
+    put_user(&broker, "bert", "secret", &["all"]);
+    let (taken, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut fast = anna(address, "fast");
+            // So that a failure of the other one ends, too.
+            while !is_over.load(Relaxed) && taken.load(Relaxed) < 60 {
+                assert_eq!(publishes(&mut fast, "a", false, "x"), NOBODY);
+                taken.fetch_add(1, Relaxed);
+            }
+        });
+        let neighbour = Hello {
+            client_id: "neighbour",
+            login: Some(("bert", "secret")),
+            ..Hello::default()
+        };
+        let mut neighbour = neighbour.accepted(address);
+        // Two at once, and one more before it is paid for: from now on it waits.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while taken.load(Relaxed) < 4 {
+            assert!(Instant::now() < deadline, "it is served, too");
+            thread::sleep(Duration::from_millis(10));
+        }
+        let before = taken.load(Relaxed);
+        for _ in 0..ROUNDS {
+            assert_eq!(publishes(&mut neighbour, "a", false, "x"), NOBODY);
+        }
+        let beside = taken.load(Relaxed) - before;
+        is_over.store(true, Relaxed);
+        assert!(beside < ROUNDS / 2, "{beside} beside {ROUNDS}");
+    });
+    let summary = broker.stop().expect("nothing failed");
+    assert!(counter(&summary, "publishers_over_quota") > 0);
 }
 
 #[test]

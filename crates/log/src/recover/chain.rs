@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{
+    ReadSoFar,
     bad::Way,
     ends::{headers, sealed_tails},
     picture::Picture,
@@ -61,6 +62,7 @@ pub(super) fn scan<F: DiskFile>(
     config: LogConfig,
     start: StartId,
     manifests: &Manifests,
+    watch: &mut dyn FnMut(ReadSoFar),
 ) -> Result<Scanned<F>, OpenError> {
     let mut chain = Chain {
         files: survey.files,
@@ -82,7 +84,7 @@ pub(super) fn scan<F: DiskFile>(
         offset: BLOCK,
     };
     let is_gone = chain.files.is_empty() && chain.lose_all(place)?;
-    let tail = chain.run()?;
+    let tail = chain.run(watch)?;
     chain.flush()?;
     let (mut picture, mut report) = (chain.picture, chain.report);
     let mut survey = Survey {
@@ -122,7 +124,7 @@ pub(super) struct Chain<F> {
 
 impl<F: DiskFile> Chain<F> {
     /// Gives the place of the next batch.
-    fn run(&mut self) -> Result<Option<Place>, OpenError> {
+    fn run(&mut self, watch: &mut dyn FnMut(ReadSoFar)) -> Result<Option<Place>, OpenError> {
         let Some(first) = self.files.keys().next().copied() else {
             return Ok(None);
         };
@@ -130,7 +132,14 @@ impl<F: DiskFile> Chain<F> {
             segment: first,
             offset: BLOCK,
         };
+        let of = self.files.len() as u64;
+        let (mut segment, mut segments) = (None, 0);
         loop {
+            if segment != Some(place.segment) {
+                segments += u64::from(segment.is_some());
+                segment = Some(place.segment);
+                watch(ReadSoFar { segments, of });
+            }
             if let Some(next) = self.pass_over(place)? {
                 place = next;
                 continue;

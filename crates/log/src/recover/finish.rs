@@ -5,7 +5,7 @@ use std::{
     io::IoSlice,
 };
 
-use courser_contract::PartitionId;
+use courser_contract::{LogIndex, PartitionId};
 
 use super::{
     PartitionDamage, Recovered, RecoveredPartition,
@@ -338,7 +338,11 @@ fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryRepor
             entries: std::mem::take(&mut partition.entries),
             live,
             missing_live,
-            seen: partition.seen.max(hard_state.commit),
+            // What a lost manifest stood for may be gone with its segments: only heads of later ones say up to where it was.
+            seen: partition
+                .seen
+                .max(hard_state.commit)
+                .max(partition.said_checkpoint.unwrap_or(LogIndex(0))),
             damage: manifest_lost.or(partition.damage),
             lost_at: lost_at.get(id).copied().flatten(),
             behind: std::mem::take(&mut partition.behind),
@@ -373,7 +377,7 @@ fn missing_live(
             if missing >= *last {
                 break;
             }
-            from = courser_contract::LogIndex(missing.0 + 1);
+            from = LogIndex(missing.0 + 1);
         }
     }
     missing_live
@@ -405,10 +409,7 @@ fn kept_of(id: PartitionId, segments: &BTreeMap<SegmentNumber, Segment>) -> Live
     entries
 }
 
-fn lost_manifest(
-    partition: &Partition,
-    manifest: Option<courser_contract::LogIndex>,
-) -> Option<PartitionDamage> {
+fn lost_manifest(partition: &Partition, manifest: Option<LogIndex>) -> Option<PartitionDamage> {
     let said = partition.said_checkpoint?;
     let lost = manifest.is_none_or(|manifest| manifest < said);
     lost.then_some(PartitionDamage::ManifestLost { checkpoint: said })

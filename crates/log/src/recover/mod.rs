@@ -87,7 +87,7 @@ pub struct RecoveredPartition {
     pub live: LiveEntries,
     /// Those of `live` that the log does not have any more. Empty unless there is damage.
     pub missing_live: LiveEntries,
-    /// No index at or below it is free: entries that were read have it, also those that do not count.
+    /// No index at or below it is free: entries that were read have it, also those that do not count, or a checkpoint that the log speaks of.
     pub seen: LogIndex,
     /// Why `entries` may not be all that was synced. Such a partition is set aside: it serves nothing.
     pub damage: Option<PartitionDamage>,
@@ -102,6 +102,15 @@ fn last_lost(lost: &[(Place, u64)], partition: PartitionId) -> Option<Place> {
     let bit = partition_bit(partition.0);
     let of = lost.iter().filter(|(_, partitions)| partitions & bit != 0);
     of.map(|(place, _)| *place).max()
+}
+
+/// How far the reading of a log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadSoFar {
+    /// Segments that are read or passed over.
+    pub segments: u64,
+    /// Of so many, those among them that nothing was written to yet.
+    pub of: u64,
 }
 
 /// An entry above the checkpoint.
@@ -157,13 +166,27 @@ impl<D: Disk> Log<D> {
         start: StartId,
         manifests: &Manifests,
     ) -> Result<(Self, Recovered), OpenError> {
+        Self::open_watched(disk, config, start, manifests, &mut |_| ())
+    }
+
+    /// The same; `watch` hears how far it is, once for each segment that it comes to. When all has to be read after all it begins again.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_watched(
+        disk: D,
+        config: LogConfig,
+        start: StartId,
+        manifests: &Manifests,
+        watch: &mut dyn FnMut(ReadSoFar),
+    ) -> Result<(Self, Recovered), OpenError> {
         let survey = survey::Survey::new(&disk, &config)?;
-        let mut scanned = chain::scan(survey, config, start, manifests)?;
+        let mut scanned = chain::scan(survey, config, start, manifests, watch)?;
         if scanned.report.passed_segments > 0 && finish::lacks_anything(&scanned, manifests) {
             let mut all = config;
             all.reads_all = true;
             let survey = survey::Survey::new(&disk, &all)?;
-            scanned = chain::scan(survey, all, start, manifests)?;
+            scanned = chain::scan(survey, all, start, manifests, watch)?;
         }
         finish::finish(disk, config, start, manifests, scanned)
     }

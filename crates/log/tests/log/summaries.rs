@@ -8,7 +8,8 @@ use crate::support::{
 };
 use courser_contract::{LogIndex, PartitionId};
 use courser_log::{
-    CheckpointStore, Disk as _, LiveEntries, Log, Manifests, ReadError, Recovered, SegmentNumber,
+    CheckpointStore, Disk as _, LiveEntries, Log, Manifests, ReadError, ReadSoFar, Recovered,
+    SegmentNumber,
     inspect::check_segment,
     testing::{Call, MemDisk},
 };
@@ -104,6 +105,29 @@ fn m44_of_what_lies_below_all_checkpoints_a_start_reads_nothing_and_finds_the_sa
     assert!(found.report.bytes + found.report.passed_bytes == found_all.report.bytes);
     assert!(state_of(&log, &found) == state_of(&all, &found_all));
     assert_eq!(log.held_segments(), all.held_segments());
+}
+
+#[test]
+fn a_start_says_how_many_segments_it_has_come_through() {
+    let old = Old::new();
+    // Those that are passed over count like those that are read. Two more are ready for what comes.
+    let of = old.second.len() as u64 + 2;
+    let counted = |disk: MemDisk| {
+        let mut counted = Vec::new();
+        let mut watch = |read: ReadSoFar| {
+            assert_eq!(read.of, of);
+            counted.push(read.segments);
+        };
+        let opened = Log::open_watched(disk, config(), start(2), &old.manifests, &mut watch);
+        opened.expect("opens");
+        counted
+    };
+    let once: Vec<u64> = (0..old.second.len() as u64).collect();
+    assert_eq!(counted(old.disk.kill()), once);
+    // What is damaged has all of it read from the beginning.
+    old.rot(5);
+    let twice = counted(old.disk.kill());
+    assert_eq!(twice.iter().filter(|segments| **segments == 0).count(), 2);
 }
 
 /// An entry may begin with one piece at the very end of a segment: the one behind it is read for its end, and no other one for its sake.

@@ -337,6 +337,41 @@ fn m44_a_checkpoint_that_is_gone_sets_its_partition_aside() {
     }
 }
 
+/// The same where the manifest is gone, and the segments with all that it stood for are used again: then only the heads of later ones
+/// say up to where the partition was.
+#[test]
+fn m44_a_manifest_that_is_gone_is_accepted_once() {
+    let mut folder = Folder::new();
+    let (first, _) = folder.write(1, 1);
+    folder.write(1, 2);
+    let (_, synced) = folder.write(1, 3);
+    folder.checkpoint(1, 3, &[], synced);
+    let first = first.place.segment.file_name();
+    let mut last = 0;
+    while folder.disk.names().contains(&first) {
+        last += 1;
+        let (_, synced) = folder.write(2, last);
+        folder.checkpoint(2, last, &[], synced);
+        while let Some(job) = folder.log.prepare() {
+            folder.log.prepared(job.run()).expect("the disk is right");
+        }
+    }
+    let id = PartitionId(1);
+    folder
+        .checkpoints
+        .remove("1.manifest")
+        .expect("the disk is right");
+    let order = folder.fault(1).ends_by(id);
+    assert_eq!(order, Order::State(id, LogIndex(3)));
+    folder.given.orders.0 = BTreeSet::from([order]);
+    for _ in 0..2 {
+        let outcome = folder.start();
+        let found = &outcome.found.expect("the shard is given its partitions")[0];
+        assert_eq!(found.fate, serves());
+        assert_eq!(found.found.checkpoint.map(|at| at.index), Some(LogIndex(4)));
+    }
+}
+
 #[test]
 fn i5_a_needed_entry_below_a_checkpoint_that_is_gone_sets_nothing_aside() {
     let mut folder = Folder::new();

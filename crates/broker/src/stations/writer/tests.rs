@@ -212,6 +212,31 @@ fn m1_what_counts_once_written_is_synced_soon() {
     world.end();
 }
 
+/// Begun 75 ms behind the write, it has 25 ms to end within the 100 ms that are promised. The time is the test's: what a busy machine adds
+/// is not in it.
+#[test]
+fn m1_the_sync_of_what_is_only_written_begins_in_time_to_end_within_100_ms() {
+    let in_time = Duration::from_millis(75);
+    let now = Instant::now();
+    assert_eq!(super::Clockwork::Written(now).due(), Some(now + in_time));
+    let mut world = World::new(1);
+    world.order(0, Mark::Written, 1..2);
+    let mut writer = world.writer.take().expect("it has not begun");
+    writer.gather();
+    writer.work().expect("the disk is right");
+    assert!(world.senders[0].next_done().is_some(), "it is answered");
+    let written = Instant::now();
+    writer
+        .come_due(written + in_time)
+        .expect("the disk is right");
+    for seed in 0..5 {
+        assert_eq!(world.survivors(0, seed), [1], "seed {seed}");
+    }
+    // While it waits for room it does not sleep past that.
+    writer.clockwork = super::Clockwork::Written(written);
+    assert!(writer.until_next_try() <= in_time);
+}
+
 /// M9: one batch carries both, and the one that waits for no sync does not get it for nothing: its answer is there before the
 /// sync has begun.
 #[test]

@@ -62,6 +62,7 @@ pub(crate) const ROWS: &[Row] = &[
     row!("session.queue_messages_max=1000" -> "session.queue_messages_max=2", waiting, "1 2 3 4 5" -> "1 2"),
     row!("session.queue_bytes_max=16MiB" -> "session.queue_bytes_max=1KiB", waiting, "1 2 3 4 5" -> "1 2"),
     row!("session.overflow=drop_newest" -> "session.overflow=drop_oldest", waiting, "1 2" -> "4 5", given ["session.queue_messages_max=2"]),
+    row!("session.overflow=drop_newest" -> "session.overflow=refuse", third_of_two, "0x00" -> "0x97", given ["session.queue_messages_max=2"]),
     row!("retained.messages_max=1000" -> "retained.messages_max=0", retained, "0x00" -> "0x97"),
     row!("retained.bytes_max=1MiB" -> "retained.bytes_max=0", retained, "0x00" -> "0x97"),
     row!("retained.payload_bytes_max=1MiB" -> "retained.payload_bytes_max=10", retained, "0x00" -> "0x97"),
@@ -311,6 +312,23 @@ fn waiting(to: SocketAddr) -> String {
     drop(Client::connect(to, "absent"));
     thread::sleep(Duration::from_millis(20));
     seen.join(" ")
+}
+
+/// The answer to the third message for a connected session that has two and acknowledges none.
+fn third_of_two(to: SocketAddr) -> String {
+    let mut receiver = Client::connect(to, "receiver");
+    receiver.subscribe("full", 1);
+    let mut publisher = client(to, "publisher");
+    let mut answer = String::new();
+    for packet_id in 1..=3 {
+        let mut body = text("full");
+        body.extend([0, packet_id, 0]);
+        publisher.send(0x32, &body);
+        let puback = publisher.receive();
+        assert_eq!(puback.first, 0x40, "{puback:?}");
+        answer = format!("{:#04X}", puback.body.get(2).copied().unwrap_or(0));
+    }
+    answer
 }
 
 /// The answer to a message that is to be retained, each time of another topic.

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::{
     Batch, CheckpointAt, CheckpointReader, CheckpointStore, Disk, LiveEntries, Log, LogConfig,
-    Manifests, NodeIdentity, OpenError, Push, Record, SEGMENT_BYTES_MIN, StartId, Synced,
-    inspect::SegmentInspector, testing::MemDisk,
+    Manifests, NodeIdentity, OpenError, Push, Record, SEGMENT_BYTES_MIN, SegmentNumber, StartId,
+    Synced, inspect::SegmentInspector, testing::MemDisk,
 };
 
 const NODE: NodeIdentity = NodeIdentity(1);
@@ -90,12 +90,18 @@ fn entry(index: u64) -> Record {
     }
 }
 
-/// The third one is no multiple of eight, and has the long frame.
+/// An entry whose data is no multiple of eight: it has the long frame.
+const LONG_FRAME: u64 = 17;
+/// One that is larger than a batch may be.
+const IN_PIECES: u64 = 18;
+
 fn data(index: u64) -> Bytes {
-    Bytes::from(vec![
-        index as u8;
-        40 * index as usize + usize::from(index == 3)
-    ])
+    let bytes = match index {
+        LONG_FRAME => 681,
+        IN_PIECES => 20_000,
+        _ => 40 * index as usize,
+    };
+    Bytes::from(vec![index as u8; bytes])
 }
 
 fn put(log: &mut Log<MemDisk>, batch: &mut Batch, record: &Record) {
@@ -111,29 +117,76 @@ fn put(log: &mut Log<MemDisk>, batch: &mut Batch, record: &Record) {
     log.sync().expect("synced");
 }
 
-/// A segment with all kinds of records: seven entries, one of them in pieces.
-fn recorded() -> &'static (String, Vec<u8>) {
-    static RECORDED: OnceLock<(String, Vec<u8>)> = OnceLock::new();
+/// A segment with all kinds of records.
+struct Recorded {
+    name: String,
+    bytes: Vec<u8>,
+    /// Those of the checkpoint of which its head speaks.
+    manifests: Manifests,
+    /// The first entry that is in it.
+    first: u64,
+}
+
+/// The head says hard state, checkpoint, and how the segment before has ended; then come entries, one of them in pieces, a hard state,
+/// what was kept of the segment before, and that it is cleaned.
+fn recorded() -> &'static Recorded {
+    static RECORDED: OnceLock<Recorded> = OnceLock::new();
     RECORDED.get_or_init(|| {
-        let disk = MemDisk::new();
+        let (disk, checkpoints) = (MemDisk::new(), MemDisk::new());
+        let (store, _) = CheckpointStore::open(checkpoints.clone(), NODE).expect("an empty folder");
         let (mut log, _) =
             Log::open(disk.clone(), config(), start(1), &Manifests::new()).expect("empty");
         let mut batch = log.new_batch();
-        for index in 1..=5 {
-            put(&mut log, &mut batch, &entry(index));
-        }
-        put(&mut log, &mut batch, &entry(500));
-        let state = Record::HardState {
+        let state = |commit| Record::HardState {
             partition: PARTITION,
             term: Term(1),
             vote: 1,
-            commit: LogIndex(5),
+            commit: LogIndex(commit),
         };
-        put(&mut log, &mut batch, &state);
+        put(&mut log, &mut batch, &state(0));
+        let live: LiveEntries = [LogIndex(1)].into_iter().collect();
+        let at = |index| CheckpointAt {
+            index: LogIndex(index),
+            term: Term(1),
+        };
+        let mut saved = 0;
+        loop {
+            put(&mut log, &mut batch, &entry(saved + 1));
+            if log.segments() == 2 {
+                break;
+            }
+            saved += 1;
+            log.set_checkpoint(PARTITION, at(saved), live.clone());
+        }
+        let mut writer = store.writer(PARTITION, at(saved)).expect("created");
+        writer.piece(b"state").expect("written");
+        writer.finish(live, log.synced()).expect("finished");
+        let before = log.held_segments()[0].segment;
+        assert!(saved + 1 < LONG_FRAME, "the rest is behind it");
+        for index in saved + 2..=IN_PIECES + 1 {
+            put(&mut log, &mut batch, &entry(index));
+        }
+        put(&mut log, &mut batch, &state(saved + 2));
+        let kept = Record::Kept {
+            partition: PARTITION,
+            term: Term(1),
+            index: LogIndex(1),
+            byte: 0,
+            data: data(1),
+        };
+        put(&mut log, &mut batch, &kept);
+        let cleaned = Record::Cleaned { segment: before };
+        put(&mut log, &mut batch, &cleaned);
         log.witness().expect("written");
-        let name = disk.names().remove(0);
+        let name = SegmentNumber(before.0 + 1).file_name();
         let bytes = disk.bytes(&name).expect("it is there");
-        (name, bytes)
+        let (_, loaded) = CheckpointStore::open(checkpoints, NODE).expect("opens");
+        Recorded {
+            name,
+            bytes,
+            manifests: loaded.manifests,
+            first: saved + 1,
+        }
     })
 }
 
@@ -147,7 +200,12 @@ fn disk_with(name: &str, bytes: Vec<u8>) -> MemDisk {
 
 /// A segment that was damaged or made by a faulty program: read by recovery, by the reader of entries and offline.
 pub fn segment(input: &[u8]) {
-    let (name, bytes) = recorded();
+    let Recorded {
+        name,
+        bytes,
+        manifests,
+        first,
+    } = recorded();
     let mut bytes = bytes.clone();
     let mut input = Input(input);
     let seal = change(&mut input, &mut bytes);
@@ -159,7 +217,7 @@ pub fn segment(input: &[u8]) {
     if let Ok(inspector) = SegmentInspector::new(file) {
         assert!(inspector.count() < 10_000, "a segment has an end");
     }
-    match Log::open(disk.clone(), config(), start(2), &Manifests::new()) {
+    match Log::open(disk.clone(), config(), start(2), manifests) {
         Ok((mut log, recovered)) => {
             log.check();
             for (id, found) in &recovered.partitions {
@@ -173,7 +231,7 @@ pub fn segment(input: &[u8]) {
                 }
             }
             let mut batch = log.new_batch();
-            put(&mut log, &mut batch, &entry(1));
+            put(&mut log, &mut batch, &entry(*first));
         }
         Err(
             OpenError::Version { .. }
@@ -190,7 +248,7 @@ pub fn segment(input: &[u8]) {
 
 /// Any bytes in place of the batches of a segment.
 pub fn segment_raw(input: &[u8]) {
-    let (name, bytes) = recorded();
+    let Recorded { name, bytes, .. } = recorded();
     let mut bytes = bytes.clone();
     let len = input.len().min(bytes.len() - BLOCK);
     bytes[BLOCK..].fill(0);

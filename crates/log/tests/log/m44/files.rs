@@ -153,3 +153,35 @@ fn a_manifest_that_is_older_than_the_log_says_is_damage() {
     let (_, recovered) = open(&recorded.disk.kill(), 2, &Manifests::new()).expect("opens");
     assert_eq!(damage(&recovered, 1), Some(lost));
 }
+
+/// Segments below a checkpoint are used again, so of what its manifest stood for nothing but its index may be left: who goes on without that
+/// must not write below it, or what it saves next would be taken for older than the lost one at every start.
+#[test]
+fn no_index_of_a_checkpoint_whose_manifest_is_lost_is_free() {
+    let mut recorded = Recorded::new();
+    for _ in 0..5 {
+        recorded.write_synced(&[1]);
+    }
+    let first = recorded.places[0].place.segment;
+    let saved = support::checkpoint_at(recorded.last[&1], 1);
+    let log = &mut recorded.log;
+    log.set_checkpoint(PartitionId(1), saved, Default::default());
+    // Another partition goes on, until all of the first segment is gone.
+    while recorded.disk.names().contains(&first.file_name()) {
+        recorded.write_synced(&[2]);
+        let at = support::checkpoint_at(recorded.last[&2], 1);
+        let log = &mut recorded.log;
+        log.set_checkpoint(PartitionId(2), at, Default::default());
+        while let Some(job) = log.prepare() {
+            log.prepared(job.run()).expect("synced");
+        }
+    }
+    let (_, recovered) = open(&recorded.disk.kill(), 2, &Manifests::new()).expect("opens");
+    let found = &recovered.partitions[&PartitionId(1)];
+    assert!(found.entries.is_empty() && found.behind.is_empty());
+    assert_eq!(found.seen, saved.index);
+    let lost = PartitionDamage::ManifestLost {
+        checkpoint: saved.index,
+    };
+    assert_eq!(damage(&recovered, 1), Some(lost));
+}
