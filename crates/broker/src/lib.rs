@@ -59,6 +59,7 @@ pub use backup::{
     restore_backup, verify_backup,
 };
 pub use broker::{Broker, RereadError, StartError, Status, StopError, Summary};
+pub use causes::with_causes;
 pub use config::{Anonymous, Config, Pinning, redirect_of};
 pub use control::{
     AskError, ClientRow, Control, Direction, Ended, Happened, ListenerRow, Page, PastEvent,

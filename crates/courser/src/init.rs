@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use courser_access::UserName;
-use courser_broker::{first_administrator, layout, write_bootstrap};
+use courser_broker::{first_administrator, layout, with_causes, write_bootstrap};
 use courser_settings::{quoted, template};
 
-use crate::cli::causes::with_causes;
 use crate::cli::exit::Exit;
 use crate::cli::new_file::{take_back, there_already, write};
 use crate::cli::print;

@@ -5,10 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use courser_admin::{Token, TokenError};
-use courser_broker::{Anonymous, file_faults, memory_fault, public_faults};
+use courser_broker::{Anonymous, file_faults, memory_fault, public_faults, with_causes};
 use courser_settings::{Origin, Resolved, SettingError};
-
-use crate::cli::causes::with_causes;
 
 /// Whether files are looked at that settings name, and the memory that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

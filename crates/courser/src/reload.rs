@@ -1,11 +1,10 @@
 //! Settings of a running server: read again as at its start, checked whole, then given to the broker and to the log.
 
 use courser_admin::settings::{InForce, Reloaded, SettingChange};
-use courser_broker::{Broker, Reread};
+use courser_broker::{Broker, Reread, with_causes};
 use courser_settings::{Applies, Change, Resolved};
 use serde_json::{Value, json};
 
-use crate::cli::causes::with_causes;
 use crate::cli::settings::{SettingFlags, fault_json};
 use crate::logging::{FACTS, Log};
 use crate::preflight::placed;

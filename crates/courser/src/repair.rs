@@ -7,12 +7,13 @@ use clap::{ArgGroup, Args};
 use courser_admin::api::{SetAside, StoppedStream};
 use courser_broker::{
     DiskFailure, Examined, Finding, FolderError, Order, RepairError, Verb, examine, repair,
+    with_causes,
 };
 use courser_contract::PartitionId;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cli::{self, causes::with_causes, exit::Exit};
+use crate::cli::{self, exit::Exit};
 
 /// Streams of one partition that are named without --all.
 const NAMED: usize = 20;

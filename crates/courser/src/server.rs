@@ -12,7 +12,7 @@ use clap::Args;
 use courser_admin::{AdminError, BindError, Reloads};
 use courser_broker::{
     Anonymous, Authentication, Broker, Config, DiskFailure, FolderError, ListenError, StartError,
-    Status, StopError, find_taken,
+    Status, StopError, find_taken, with_causes,
 };
 use courser_settings::{Errors, LogFormat, Resolved};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -20,7 +20,6 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::causes::with_causes;
 use crate::cli::exit::{Exit, usage};
 use crate::cli::settings::{SettingFlags, fault_json, settings_help};
 use crate::logging::{FACTS, Log};

@@ -1,7 +1,6 @@
 //! What the client commands share: connection flags, URLs, exit codes.
 
 pub(crate) mod again;
-pub(crate) mod causes;
 pub(crate) mod connection;
 pub(crate) mod contexts;
 pub(crate) mod exit;

@@ -12,9 +12,9 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
+use courser_broker::with_causes;
 use serde_json::Value;
 
-use crate::cli::causes::with_causes;
 use crate::cli::exit::Exit;
 use crate::cli::unwritten;
 use crate::repair::Repair;

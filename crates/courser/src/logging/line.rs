@@ -3,13 +3,13 @@
 use std::error::Error;
 use std::fmt::{Debug, Write};
 
+use courser_broker::with_causes;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tracing::Level;
 use tracing::field::{Field, Visit};
 
 use super::FACTS;
-use crate::cli::causes::with_causes;
 use crate::cli::plain::{plain_json, quoted};
 
 /// Characters of a value that are written; the rest is left out.

@@ -10,8 +10,8 @@ use clap::Args;
 use courser_admin::client::{Client, ClientError, Credentials, Server};
 use courser_admin::error::Code;
 use courser_admin::{ADMIN_SOCKET, Token};
+use courser_broker::with_causes;
 
-use crate::cli::causes::with_causes;
 use crate::cli::contexts::{self, variable};
 use crate::cli::exit::{Exit, usage};
 use crate::cli::plain::{plain, plain_lines};
