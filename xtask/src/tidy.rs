@@ -5,8 +5,8 @@ mod arrows;
 mod dependencies;
 mod events;
 mod pure;
+mod reasons;
 mod report;
-mod seeds;
 mod words;
 
 use crate::repo::Repo;
@@ -30,7 +30,7 @@ pub(crate) fn run(repo: &Repo) -> Result<()> {
     broken.extend(files.iter().flat_map(pure::impure_lines));
     broken.extend(files.iter().flat_map(words::forbidden));
     broken.extend(files.iter().filter_map(words::unsafe_not_forbidden));
-    broken.extend(files.iter().flat_map(seeds::unexplained));
+    broken.extend(files.iter().flat_map(reasons::missing));
     broken.extend(advisories::untested(&files));
     broken.extend(events::unlike(&files));
     report::long_files(&files);

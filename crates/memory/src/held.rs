@@ -36,8 +36,8 @@ const DOUBLINGS_MAX: u32 = 40;
 /// How often the step has doubled. Beside the table, so that blocks outside of the sample take no lock; written with the lock held.
 static DOUBLINGS: AtomicU32 = AtomicU32::new(0);
 
-/// All zero at first, so that it takes no room in the binary and none in memory before it is used. Locked for a few slots, and for all
-/// of them (some 50 µs) when the step doubles.
+/// All zero at first, so that it takes no room in the binary and none in memory before it is used.
+/// Lock: for a few slots, and for all of them (some 50 µs) when the step doubles; only blocks of the sample take it.
 static TABLE: Mutex<Table> = Mutex::new(Table {
     slots: [Note::NONE; SLOTS],
     used: 0,

@@ -50,7 +50,7 @@ struct Count(AtomicU64);
 struct Both<T> {
     active: AtomicUsize,
     copies: [UnsafeCell<T>; 2],
-    /// Only for registering and for noting the counters; never taken by a reader that looks.
+    /// Lock: only for registering and for noting the counters; never taken by a reader that looks.
     readers: Mutex<Vec<Arc<Count>>>,
 }
 

@@ -16,6 +16,7 @@ pub(crate) type Place = u32;
 /// Places that were woken since the last turn.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyQueue {
+    /// Lock: for a push by a waker, and for the turn that moves all of it out.
     places: Mutex<Vec<Place>>,
     /// Whether there are some; changed only under the lock.
     has_some: AtomicBool,
