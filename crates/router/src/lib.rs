@@ -49,7 +49,9 @@
 //!
 //! A node is 24 bytes for a 4-byte `S`, plus about 7 for its place in the table of children; a filter that
 //! shares its beginning with others needs one node and 4 bytes for each level of a tail of two or more. Each distinct level
-//! text is stored once (32 bytes up to 24 bytes of text, plus 7). `tests/memory.rs` measures it.
+//! text is stored once (32 bytes up to 24 bytes of text, plus 7). So one of a million subscriptions of filters of five levels takes at most 60 bytes
+//! where filters share their beginnings, also with wildcards in the middle, and at most 100 where each has a name of its own; in a
+//! [`SharedMatcher`] twice as many. `tests/memory.rs` holds that for five shapes of filters.
 #![deny(unsafe_code)]
 
 mod cache;
