@@ -170,7 +170,6 @@ fn m32_a_qos_2_delivery_goes_on_where_it_was() {
     stop(broker);
 }
 
-/// A kept session that waits for wills, and is away.
 /// Results wait up to 20 ms for company. Those of a session go with its end; those of a group have nothing to go with.
 #[test]
 fn m18_a_stop_writes_what_members_of_a_group_have_acknowledged() {
@@ -199,6 +198,7 @@ fn m18_a_stop_writes_what_members_of_a_group_have_acknowledged() {
     }
 }
 
+/// A kept session that waits for wills, and is away.
 fn watch_wills(address: SocketAddr) {
     let (mut watcher, _) = keep(address, "watcher");
     watcher.subscribe("will", 1);

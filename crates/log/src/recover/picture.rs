@@ -165,8 +165,11 @@ impl Picture {
             Kind::HardState => self.take_hard_state(&frame),
             Kind::Checkpoint => {
                 let partition = self.partitions.entry(frame.partition).or_default();
-                partition.said_checkpoint = partition.said_checkpoint.max(Some(frame.index));
-                frame.index.0 <= NUMBER_MAX
+                let is_an_index = frame.index.0 <= NUMBER_MAX;
+                if is_an_index {
+                    partition.said_checkpoint = partition.said_checkpoint.max(Some(frame.index));
+                }
+                is_an_index
             }
             Kind::Kept => {
                 let run = Run {
