@@ -6,7 +6,7 @@ use courser_access::{Table, TableBytes};
 use super::entry;
 
 /// Bytes of a piece of a checkpoint.
-pub(super) const PIECE_BYTES: usize = 32 << 10;
+const PIECE_BYTES: usize = 32 << 10;
 
 /// How far it is.
 #[derive(Debug, PartialEq, Eq)]

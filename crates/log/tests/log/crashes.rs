@@ -2,14 +2,11 @@
 
 use std::cell::Cell;
 
-use crate::support::{fail_and_restart, lose_power, run};
+use crate::support::{fail_and_restart, lose_power, run, seeds};
 use courser_log::testing::Call;
 
 fn with_seeds(count: u64, run: impl Fn(u64)) {
-    let number = |name: &str| Some(std::env::var(name).ok()?.parse().expect("a number"));
-    let from: u64 = number("SEED").unwrap_or(0);
-    let count = number("SEEDS").unwrap_or(count);
-    for seed in from..from + count {
+    for seed in seeds(count) {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed)));
         if let Err(panic) = result {
             eprintln!(

@@ -5,6 +5,7 @@ mod world;
 use std::collections::VecDeque;
 
 use self::world::{Fault, World};
+use crate::support::seeds;
 use courser_log::{Pressure, SegmentNumber, Space, SpaceState, testing::Call};
 
 const SEGMENT: u64 = 64 << 10;
@@ -51,13 +52,9 @@ fn some_steps(world: &mut World, steps: u64) {
 
 #[test]
 fn m41_whatever_is_cleaned_and_crashes_what_is_needed_is_there_byte_for_byte() {
-    let seed: Option<u64> = std::env::var("SEED")
-        .ok()
-        .map(|it| it.parse().expect("a number"));
-    let seeds = seed.map_or(0..12, |seed| seed..seed + 1);
     let mut cleaned = 0;
-    for seed in seeds {
-        eprintln!("SEED={seed}");
+    for seed in seeds(12) {
+        eprintln!("SEED={seed} SEEDS=1");
         let mut world = World::new(seed, SEGMENT);
         some_steps(&mut world, 700);
         world.lose_power();

@@ -6,6 +6,7 @@ mod world;
 use std::io::ErrorKind;
 
 use self::world::World;
+use crate::support::seeds;
 use courser_log::{Record, testing::Call};
 
 const SEGMENT: u64 = 64 << 10;
@@ -80,13 +81,9 @@ fn life(seed: u64) -> World {
 
 #[test]
 fn m17_each_record_comes_once_in_the_order_of_its_stream() {
-    let seed: Option<u64> = std::env::var("SEED")
-        .ok()
-        .map(|it| it.parse().expect("a number"));
-    let seeds = seed.map_or(0..12, |seed| seed..seed + 1);
     let mut cleaned = 0;
-    for seed in seeds {
-        eprintln!("SEED={seed}");
+    for seed in seeds(12) {
+        eprintln!("SEED={seed} SEEDS=1");
         let world = life(seed);
         assert!(world.is_answered(), "{:?}", world.reader.counts());
         assert_eq!(world.lost, [], "nothing is damaged");

@@ -3,7 +3,7 @@
 
 pub(crate) mod unread;
 
-use std::{collections::BTreeMap, io::ErrorKind};
+use std::{collections::BTreeMap, io::ErrorKind, ops::Range};
 
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
@@ -16,6 +16,13 @@ use courser_log::{
 pub(crate) const NODE: NodeIdentity = NodeIdentity(42);
 pub(crate) const SEGMENT: u64 = 64 << 10;
 const PARTITIONS: u64 = 3;
+
+/// The seeds of a test: so many, or by hand `SEEDS` from `SEED` on.
+pub(crate) fn seeds(count: u64) -> Range<u64> {
+    let number = |name: &str| Some(std::env::var(name).ok()?.parse().expect("a number"));
+    let from = number("SEED").unwrap_or(0);
+    from..from + number("SEEDS").unwrap_or(count)
+}
 
 /// What one partition has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
