@@ -44,7 +44,7 @@ def slow_syncs(broker, folder):
         said = tracer.stderr.readline()
         if "attached" not in said:
             pytest.skip(f"strace may not look at other processes: {said}")
-        yield
+        yield tracer
     finally:
         tracer.terminate()
         tracer.communicate(timeout=PATIENCE)
@@ -109,7 +109,7 @@ def sessions(broker):
 def kill_within_the_sweep(broker, folder):
     """Removes the user and kills the server once some of its sessions have ended, and before all have."""
     before = last_entries(broker)
-    with slow_syncs(broker, folder):
+    with slow_syncs(broker, folder) as tracer:
         command = [str(Courser.binary()), "user", "remove", "leaving", "--yes", "--server", "data"]
         removing = subprocess.Popen(command, cwd=broker.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
@@ -117,9 +117,12 @@ def kill_within_the_sweep(broker, folder):
             # The first is enough: each takes a process of its own to see.
             while not any(ended_since(broker, before)):
                 assert time.monotonic() < deadline, f"no session has ended: {broker.tail()}"
-            assert broker.stop(signal.SIGKILL) == -signal.SIGKILL
+            # The thread that waits in its sync ends with the tracer that holds it there.
+            broker.process.kill()
         finally:
+            tracer.terminate()
             removing.communicate(timeout=PATIENCE)
+    assert broker.stop(signal.SIGKILL) == -signal.SIGKILL
     ended = len(list(ended_since(broker, before)))
     assert 0 < ended < LEAVING, f"the kill came within the sweep: {ended} of {LEAVING} have ended"
 
