@@ -22,7 +22,7 @@ use crate::access::{
 use crate::backup::{Backups, Source};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{Control, OpenListener};
+use crate::control::{Control, ControlParts, OpenListener};
 use crate::doors::{
     self, Admission, CertificateError, DoorError, Doors, Inbox, OpenDoor, Reread, Telling, Watched,
 };
@@ -248,6 +248,81 @@ fn open_folder(config: &mut Config) -> Result<Option<DataFolder>, FolderError> {
     }
 }
 
+/// What all shards need to let clients in.
+fn make_logins(
+    config: &Config,
+    dozes: &[Arc<Doze>],
+    tokens: Option<Arc<TokenKeys>>,
+) -> Result<Logins, StartError> {
+    let mut secret = [0; 32];
+    SysRng
+        .try_fill_bytes(&mut secret)
+        .map_err(StartError::Random)?;
+    Ok(Logins {
+        access: Arc::new(Access::new(dozes, config.process_limits())),
+        pool: HashPool::new(
+            thread::available_parallelism().map_or(1, NonZero::get),
+            config.memory_max,
+        ),
+        throttle: Throttle::new(config.memory_max),
+        presence: Presence::default(),
+        refusals: Refusals::default(),
+        tokens,
+        secret: Secret(secret),
+    })
+}
+
+/// What keeps messages, before anybody can ask for it.
+struct Disk {
+    stations: Stations,
+    backups: Arc<Backups>,
+    folder: DataFolder,
+}
+
+/// Starts what keeps messages in `folder`; gives each shard its ways to it.
+fn start_disk(
+    folder: Option<DataFolder>,
+    live: &Arc<Live>,
+    dozes: &[Arc<Doze>],
+) -> Result<(Option<Disk>, Vec<Option<DiskPorts>>), StartError> {
+    let Some(folder) = folder else {
+        return Ok((None, dozes.iter().map(|_| None).collect()));
+    };
+    let config = live.get();
+    let (stations, ports) = Stations::start(&folder, &config, dozes).map_err(StartError::Log)?;
+    let source = Source {
+        door: stations.copy_door(),
+        data: folder.path().to_owned(),
+        folders: config.settings.backup.folders.clone(),
+        node: folder.node().identity,
+    };
+    let disk = Disk {
+        stations,
+        backups: Arc::new(Backups::new(source, Arc::clone(live))),
+        folder,
+    };
+    Ok((Some(disk), ports.into_iter().map(Some).collect()))
+}
+
+impl Disk {
+    /// What operators are told of, and ask.
+    fn known(&self) -> (Arc<DiskState>, Arc<Backups>) {
+        (Arc::clone(self.stations.state()), Arc::clone(&self.backups))
+    }
+
+    /// Begins to check it.
+    fn keep(self, control: &Control, live: &Arc<Live>) -> Result<Kept, StartError> {
+        let door = self.stations.copy_door();
+        let scrub = Scrub::start(&self.folder, door, control.clone(), Arc::clone(live));
+        Ok(Kept {
+            scrub: scrub.map_err(StartError::Thread)?,
+            stations: self.stations,
+            backups: self.backups,
+            folder: self.folder,
+        })
+    }
+}
+
 impl Broker {
     /// Binds all addresses and starts all threads. When it returns, connections are accepted; sessions are as soon as
     /// [`status`](Self::status) says so, which without a disk is at once.
@@ -275,27 +350,8 @@ impl Broker {
         let dozes = ports[0].dozes.clone();
         let inboxes: Arc<[_]> = dozes.iter().map(Inbox::new).collect();
         let stop = Arc::new(StopSignal::new(config.shards));
-        let places = config.places();
-        let access = Arc::new(Access::new(&dozes, config.process_limits()));
-        let mut secret = [0; 32];
-        SysRng
-            .try_fill_bytes(&mut secret)
-            .map_err(StartError::Random)?;
-        let logins = Arc::new(Logins {
-            access: Arc::clone(&access),
-            pool: HashPool::new(
-                thread::available_parallelism().map_or(1, NonZero::get),
-                config.memory_max,
-            ),
-            throttle: Throttle::new(config.memory_max),
-            presence: Presence::default(),
-            refusals: Refusals::default(),
-            tokens,
-            secret: Secret(secret),
-        });
+        let logins = Arc::new(make_logins(&config, &dozes, tokens)?);
         let clock = Clock::default();
-        let operators = Operators::new(Arc::clone(&logins), clock);
-        let open = OpenListener::all(&entrances, &listeners, &doors.open, &config);
         let connections = Arc::new(AtomicUsize::new(0));
         let memory = Arc::new(MemoryBudget::new(config.memory_max, config.shards));
         let admission = Admission {
@@ -303,38 +359,42 @@ impl Broker {
             connections: Arc::clone(&connections),
             memory: Arc::clone(&memory),
         };
-        let mut broker = Self {
+        let open = OpenListener::all(&entrances, &listeners, &doors.open, &config);
+        let open_doors = doors.open.clone();
+        let doors = doors
+            .start(&inboxes, admission, watched)
+            .map_err(StartError::Thread)?;
+        let (disk, disk_ports) = start_disk(folder, &live, &dozes)?;
+        let control = Control::new(ControlParts {
+            dozes: &dozes,
+            places: config.places(),
+            classes: &config.settings.classes,
+            kept: disk.as_ref().map(Disk::known),
+            operators: Operators::new(Arc::clone(&logins), clock),
+            stop: Arc::clone(&stop),
+            listeners: open,
+            doors: &doors,
             live: Arc::clone(&live),
+        });
+        let kept = disk.map(|it| it.keep(&control, &live)).transpose()?;
+        let start = kept.as_ref().map_or(1, |kept| kept.folder.node().start);
+        let mut broker = Self {
+            live,
             addresses: listeners.addresses,
-            open_doors: doors.open.clone(),
+            open_doors,
             token_keys,
-            doors: doors
-                .start(&inboxes, admission, watched)
-                .map_err(StartError::Thread)?,
+            doors,
             threads: Vec::new(),
-            control: Control::new(
-                &dozes,
-                places,
-                &config.settings.classes,
-                operators,
-                Arc::clone(&stop),
-                Arc::clone(&live),
-            ),
-            access: Arc::clone(&access),
+            control,
+            access: Arc::clone(&logins.access),
             dozes,
             stop,
             stop_timeout: config.stop_timeout,
-            kept: None,
+            kept,
         };
-        broker.control.set_listeners(open, &broker.doors);
-        let disks = broker.start_stations(folder, &config)?;
-        let start = broker
-            .kept
-            .as_ref()
-            .map_or(1, |kept| kept.folder.node().start);
         let (writer, reader) = SharedMatcher::new();
         let mut writer = Some(writer);
-        let shards = ports.into_iter().zip(listeners.by_shard).zip(disks);
+        let shards = ports.into_iter().zip(listeners.by_shard).zip(disk_ports);
         for (id, ((ports, listeners), disk)) in (0..).map(ShardId).zip(shards) {
             broker.start_shard(ShardParts {
                 id,
@@ -357,41 +417,6 @@ impl Broker {
             })?;
         }
         Ok(broker)
-    }
-
-    /// Starts what keeps messages in `folder`; gives each shard its ways to it.
-    fn start_stations(
-        &mut self,
-        folder: Option<DataFolder>,
-        config: &Config,
-    ) -> Result<Vec<Option<DiskPorts>>, StartError> {
-        let Some(folder) = folder else {
-            return Ok((0..config.shards).map(|_| None).collect());
-        };
-        let (stations, ports) =
-            Stations::start(&folder, config, &self.dozes).map_err(StartError::Log)?;
-        self.control.set_disk(stations.state());
-        let source = Source {
-            door: stations.copy_door(),
-            data: folder.path().to_owned(),
-            folders: config.settings.backup.folders.clone(),
-            node: folder.node().identity,
-        };
-        let backups = Arc::new(Backups::new(source, Arc::clone(&self.live)));
-        self.control.set_backups(Arc::clone(&backups));
-        let scrub = Scrub::start(
-            &folder,
-            stations.copy_door(),
-            self.control.clone(),
-            Arc::clone(&self.live),
-        );
-        self.kept = Some(Kept {
-            stations,
-            backups,
-            scrub: scrub.map_err(StartError::Thread)?,
-            folder,
-        });
-        Ok(ports.into_iter().map(Some).collect())
     }
 
     fn start_shard(&mut self, parts: ShardParts) -> Result<(), StartError> {

@@ -80,36 +80,38 @@ pub struct Control {
     live: Arc<Live>,
 }
 
-impl Control {
-    /// For shards that sleep by these signs.
-    pub(crate) fn new(
-        dozes: &[Arc<Doze>],
-        places: Places,
-        classes: &[courser_settings::Class],
-        operators: Operators,
-        stop: Arc<crate::shard::StopSignal>,
-        live: Arc<Live>,
-    ) -> Self {
-        Self {
-            desks: dozes.iter().map(Desk::new).collect(),
-            places,
-            classes: Arc::new(Classes::new(places, classes)),
-            disk: None,
-            operators,
-            backups: None,
-            stop,
-            certificates: Arc::new([]),
-            listeners: Arc::new([]),
-            doors: Arc::default(),
-            live,
-        }
-    }
+/// What a [`Control`] is made of.
+pub(crate) struct ControlParts<'a> {
+    /// The signs by which the shards sleep.
+    pub(crate) dozes: &'a [Arc<Doze>],
+    pub(crate) places: Places,
+    pub(crate) classes: &'a [courser_settings::Class],
+    /// What the stations know, and who makes backups, where messages are kept.
+    pub(crate) kept: Option<(Arc<DiskState>, Arc<Backups>)>,
+    pub(crate) operators: Operators,
+    pub(crate) stop: Arc<crate::shard::StopSignal>,
+    pub(crate) listeners: Vec<OpenListener>,
+    /// The doors that some of the listeners are.
+    pub(crate) doors: &'a Doors,
+    pub(crate) live: Arc<Live>,
+}
 
-    /// Names the listeners, and the doors that some of them are.
-    pub(crate) fn set_listeners(&mut self, listeners: Vec<OpenListener>, doors: &Doors) {
-        self.listeners = listeners.into();
-        self.certificates = doors.all_certificates().into();
-        self.doors = Arc::clone(doors.counters());
+impl Control {
+    pub(crate) fn new(parts: ControlParts<'_>) -> Self {
+        let (disk, backups) = parts.kept.unzip();
+        Self {
+            desks: parts.dozes.iter().map(Desk::new).collect(),
+            places: parts.places,
+            classes: Arc::new(Classes::new(parts.places, parts.classes)),
+            disk,
+            operators: parts.operators,
+            backups,
+            stop: parts.stop,
+            certificates: parts.doors.all_certificates().into(),
+            listeners: parts.listeners.into(),
+            doors: Arc::clone(parts.doors.counters()),
+            live: parts.live,
+        }
     }
 
     /// Connections of TLS, WebSocket, PROXY protocol and Unix sockets that were not let in, by reason.
@@ -138,16 +140,6 @@ impl Control {
     #[must_use]
     pub fn memory_max(&self) -> u64 {
         self.live.get().memory_max
-    }
-
-    /// Names what the stations know, where messages are kept.
-    pub(crate) fn set_disk(&mut self, disk: &Arc<DiskState>) {
-        self.disk = Some(Arc::clone(disk));
-    }
-
-    /// Names who makes backups, where messages are kept.
-    pub(crate) fn set_backups(&mut self, backups: Arc<Backups>) {
-        self.backups = Some(backups);
     }
 
     /// Begins a backup of the data folder into a folder of backups, whose path is whole; a few milliseconds. It goes on by itself, at

@@ -14,7 +14,7 @@ use courser_memory::{Component, Scope};
 use super::cleaner::CleanerStation;
 use super::disk::DiskState;
 use super::medium::Medium;
-use super::orders::{OrderSender, orders};
+use super::orders::{OrderReceiver, OrderSender, orders};
 use super::reader::{CheckpointDone, CheckpointDoor, Job, Reader};
 use super::recall::{QuestionDoor, RecallDoor, RecallStation, Told};
 use super::recovery::{Handed, LogStation, ShardDoor};
@@ -77,6 +77,57 @@ pub(crate) struct Stations {
     state: Arc<DiskState>,
 }
 
+/// What every shard's ways to the stations begin or end at.
+struct ShardEnds {
+    writer: Arc<Doze>,
+    jobs: mpsc::Sender<Job<Medium>>,
+    told: mpsc::Sender<Told>,
+    state: Arc<DiskState>,
+}
+
+/// The stations' ends of the ways to all shards, in the order of the shards.
+#[derive(Default)]
+struct StationWays {
+    orders: Vec<OrderReceiver>,
+    handing: Vec<ShardDoor<Medium>>,
+    checkpoints: Vec<CheckpointDoor>,
+    recalls: Vec<RecallDoor>,
+}
+
+impl ShardEnds {
+    /// Connects the shards that `dozes` wake with the stations.
+    fn connect(&self, dozes: &[Arc<Doze>]) -> (Vec<DiskPorts>, StationWays) {
+        let (mut ports, mut ways) = (Vec::new(), StationWays::default());
+        for (shard, doze) in (0..).map(ShardId).zip(dozes) {
+            let doze = || Arc::clone(doze);
+            let (orders, orders_taken) = orders(doze(), Arc::clone(&self.writer));
+            let (handed, handed_taken) = mpsc::channel();
+            let (done, checkpoints) = mpsc::channel();
+            let (answers, recalled) = mpsc::channel();
+            ways.orders.push(orders_taken);
+            ways.handing.push(ShardDoor {
+                handed,
+                doze: doze(),
+            });
+            ways.checkpoints.push(CheckpointDoor { done, doze: doze() });
+            ways.recalls.push(RecallDoor {
+                recalled: answers,
+                doze: doze(),
+            });
+            ports.push(DiskPorts {
+                orders,
+                handed: handed_taken,
+                jobs: self.jobs.clone(),
+                checkpoints,
+                questions: QuestionDoor::new(shard, self.told.clone()),
+                recalled,
+                state: Arc::clone(&self.state),
+            });
+        }
+        (ports, ways)
+    }
+}
+
 impl Stations {
     /// Starts the writer and the readers on a folder, for the shards that `dozes` wake. The ports are for them, in order.
     ///
@@ -92,37 +143,14 @@ impl Stations {
         let (jobs, jobs_taken) = mpsc::channel();
         let (prepared, prepared_taken) = mpsc::channel();
         let (requests, requests_taken) = RequestDoor::new(&writer_doze);
-        let (mut ports, mut receivers, mut doors) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut checkpoint_doors, mut recall_doors) = (Vec::new(), Vec::new());
         let (told, told_taken) = mpsc::channel();
-        for (shard, doze) in (0..).map(ShardId).zip(dozes) {
-            let (sender, receiver) = orders(Arc::clone(doze), Arc::clone(&writer_doze));
-            let (handed, taken) = mpsc::channel();
-            let (done, checkpoints) = mpsc::channel();
-            checkpoint_doors.push(CheckpointDoor {
-                done,
-                doze: Arc::clone(doze),
-            });
-            let (answers, recalled) = mpsc::channel();
-            recall_doors.push(RecallDoor {
-                recalled: answers,
-                doze: Arc::clone(doze),
-            });
-            ports.push(DiskPorts {
-                orders: sender,
-                handed: taken,
-                jobs: jobs.clone(),
-                checkpoints,
-                questions: QuestionDoor::new(shard, told.clone()),
-                recalled,
-                state: Arc::clone(&state),
-            });
-            receivers.push(receiver);
-            doors.push(ShardDoor {
-                handed,
-                doze: Arc::clone(doze),
-            });
-        }
+        let ends = ShardEnds {
+            writer: Arc::clone(&writer_doze),
+            jobs: jobs.clone(),
+            told: told.clone(),
+            state: Arc::clone(&state),
+        };
+        let (ports, ways) = ends.connect(dozes);
         let (cleaner, cleaner_ports) =
             CleanerStation::new(jobs.clone(), Arc::clone(&writer_doze), Arc::clone(&state));
         let given = folder.given()?;
@@ -132,7 +160,7 @@ impl Stations {
             open(folder.log())?.reading_around(),
             told_taken,
             requests.clone(),
-            recall_doors,
+            ways.recalls,
             Arc::clone(&state),
         );
         let station = LogStation {
@@ -142,9 +170,9 @@ impl Stations {
             start: folder.start(),
             places: config.places(),
             given,
-            doors,
+            doors: ways.handing,
             parts: WriterParts {
-                shards: receivers,
+                shards: ways.orders,
                 doze: Arc::clone(&writer_doze),
                 state: Arc::clone(&state),
                 jobs: jobs.clone(),
@@ -159,7 +187,7 @@ impl Stations {
             writer: Arc::clone(&writer_doze),
             requests: requests.clone(),
             checkpoints: None,
-            shards: checkpoint_doors,
+            shards: ways.checkpoints,
             state: Arc::clone(&state),
             open: HashMap::new(),
             cleaner,
