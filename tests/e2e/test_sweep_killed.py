@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 import wire
@@ -25,28 +26,32 @@ pytestmark = [
 LEAVING, STAYING = 3_000, 10
 # Connections at once, once each shard has seen the password.
 GROUP, ALONE = 250, 20
-# How long the syncs take that follow the removal's own: the first sessions are written, and the writer takes no others
-# until it is killed. Long enough to look at the log meanwhile, a process for each segment and entry, on a machine with much else to do.
-SYNC_SECONDS = 60
+# How long each turn of a shard takes while the user is removed: the log has some sessions' ends then, and the next come seconds
+# later. To look at it takes a process for each segment and entry.
+TURN_SECONDS = 4
 PATIENCE = 120
 OLD, NEW = "the password of the first", "the password of the second"
 
 
 @contextlib.contextmanager
-def slow_syncs(broker, folder):
-    """Each sync of the running process but the first takes long; until it has ended."""
+def slow_turns(broker, folder):
+    """The shards of the running process sleep long before each turn; until it has ended."""
     if not shutil.which("strace"):
         pytest.skip("strace is not installed")
-    slow = f"inject=fdatasync:delay_enter={SYNC_SECONDS}000000:when=2+"
-    command = ["strace", "-f", "-p", str(broker.process.pid), "-o", str(folder / "strace"), "-e", "trace=fdatasync", "-e", slow]
+    tasks = Path(f"/proc/{broker.process.pid}/task").iterdir()
+    shards = [task.name for task in tasks if (task / "comm").read_text().startswith("shard-")]
+    slow = f"inject=epoll_wait,epoll_pwait:delay_exit={TURN_SECONDS}000000"
+    which = [word for shard in shards for word in ("-p", shard)]
+    command = ["strace", *which, "-o", str(folder / "strace"), "-e", "trace=epoll_wait,epoll_pwait", "-e", slow]
     tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
-        said = tracer.stderr.readline()
-        if "attached" not in said:
-            pytest.skip(f"strace may not look at other processes: {said}")
+        for _ in shards:
+            said = tracer.stderr.readline()
+            if "attached" not in said:
+                pytest.skip(f"strace may not look at other processes: {said}")
         yield tracer
     finally:
-        tracer.terminate()
+        tracer.kill()
         tracer.communicate(timeout=PATIENCE)
 
 
@@ -109,18 +114,17 @@ def sessions(broker):
 def kill_within_the_sweep(broker, folder):
     """Removes the user and kills the server once some of its sessions have ended, and before all have."""
     before = last_entries(broker)
-    with slow_syncs(broker, folder) as tracer:
+    with slow_turns(broker, folder) as tracer:
         command = [str(Courser.binary()), "user", "remove", "leaving", "--yes", "--server", "data"]
         removing = subprocess.Popen(command, cwd=broker.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             deadline = time.monotonic() + PATIENCE
-            # The first is enough: each takes a process of its own to see.
             while not any(ended_since(broker, before)):
                 assert time.monotonic() < deadline, f"no session has ended: {broker.tail()}"
-            # The thread that waits in its sync ends with the tracer that holds it there.
+            # Threads that are held end with the tracer that holds them, which would wait for the time to pass.
             broker.process.kill()
         finally:
-            tracer.terminate()
+            tracer.kill()
             removing.communicate(timeout=PATIENCE)
     assert broker.stop(signal.SIGKILL) == -signal.SIGKILL
     ended = len(list(ended_since(broker, before)))
