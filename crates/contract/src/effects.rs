@@ -208,6 +208,14 @@ pub trait FrontEffects {
         None
     }
 
+    /// Counts a publish of the client that the front has taken, whatever becomes of it; once for each time it was sent.
+    fn received(&mut self, _publish: &Publish<'_>) {}
+
+    /// Whether nothing new can be taken for these places now: the memory is full, or a way there has been full for too long (M49).
+    fn refuses(&mut self, _destinations: &Destinations) -> bool {
+        false
+    }
+
     /// Sends a publish to its destinations. With [`Routed::Waits`] the shell later calls the front's `handle_settled` with
     /// this ticket, once. QoS 0 never waits.
     fn publish(&mut self, publish: &Publish<'_>, ticket: Ticket) -> Routed;

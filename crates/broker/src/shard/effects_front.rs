@@ -86,6 +86,17 @@ impl FrontEffects for FrontFx<'_> {
     }
 
     #[inline]
+    fn received(&mut self, publish: &Publish<'_>) {
+        let counters = &mut self.shard.hub.counters;
+        counters.publishes_received_by_qos[publish.qos as usize] += 1;
+        counters.publish_bytes_received += publish.payload.len() as u64;
+    }
+
+    fn refuses(&mut self, destinations: &Destinations) -> bool {
+        self.shard.is_refused(destinations.iter().copied())
+    }
+
+    #[inline]
     fn publish(&mut self, publish: &Publish<'_>, ticket: Ticket) -> Routed {
         self.shard.hub.inside = Inside::Shell;
         let routed = self.shard.publish(self.id, publish, ticket);

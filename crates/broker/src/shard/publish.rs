@@ -40,8 +40,6 @@ impl Shard {
         publish: &Publish<'_>,
         ticket: Ticket,
     ) -> Routed {
-        self.hub.counters.publishes_received_by_qos[publish.qos as usize] += 1;
-        self.hub.counters.publish_bytes_received += publish.payload.len() as u64;
         if is_own_topic(publish.topic) {
             return self.refuse_own_topic(publish);
         }
@@ -199,7 +197,7 @@ impl Shard {
 
     /// Whether the memory is full, or one of the destinations is behind a link that has been full for too long (M49).
     #[inline]
-    fn is_refused(&self, partitions: impl Iterator<Item = PartitionId>) -> bool {
+    pub(crate) fn is_refused(&self, partitions: impl Iterator<Item = PartitionId>) -> bool {
         if self.hub.memory >= Level::Full {
             return true;
         }

@@ -209,6 +209,27 @@ fn i9_a_publisher_over_its_rate_is_read_less() {
     assert!(over >= 20, "{over}");
 }
 
+#[test]
+fn i9_qos_2_of_a_kept_session_is_paid_for_and_counted() {
+    let (broker, address) = with_anna(2, &["allow all #"]);
+    let limits = Limits {
+        messages_per_second: Some(20),
+        ..Limits::default()
+    };
+    limit(&broker, Limits::default(), limits);
+    let mut client = hello("anna", true, KEPT).accepted(address);
+    let begun = Instant::now();
+    for id in 1..=60 {
+        // To the topic "a", without properties.
+        client.send_raw(&[0x34, 6, 0, 1, b'a', 0, id, 0]);
+        assert_eq!(client.receive().first, 0x50, "PUBREC");
+    }
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(1_850), "{took:?}");
+    let summary = broker.stop().expect("nothing failed");
+    assert_eq!(counter(&summary, "publishes_received"), 60);
+}
+
 /// Two publishers of one shard, one of whom may publish twice a second. What it gets through is what the other one is measured by, not a
 /// clock: if both waited for the same, they would be level.
 #[test]

@@ -237,6 +237,7 @@ impl Front {
 
     #[inline]
     fn publish_at_most_once(&mut self, publish: &Publish<'_>, fx: &mut impl FrontEffects) {
+        fx.received(publish);
         if self.is_refusing() {
             return fx.dropped(Dropped::Rejected, 1);
         }
@@ -303,6 +304,7 @@ impl Front {
         if self.check_quota()? == Flow::Wait {
             return Ok(Flow::Wait);
         }
+        fx.received(&incoming.publish);
         let queue = self.inbound.as_ref().map(|inbound| &inbound.tickets);
         let ticket = queue.map_or(Ticket(0), Tickets::next);
         let alone = queue.is_none_or(Tickets::is_empty);

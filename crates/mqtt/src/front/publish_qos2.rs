@@ -7,7 +7,7 @@ use courser_contract::{
 };
 
 use super::close::Fault;
-use super::publish::{Incoming, REFUSED_MS, SETTLE_MS, reason_for};
+use super::publish::{Blocked, Incoming, REFUSED_MS, SETTLE_MS, reason_for};
 use super::tickets::{Answer, Hold, Tickets, Way};
 use super::{Flow, Front};
 use crate::codec::{PacketType, ProtocolVersion, ReasonCode};
@@ -26,11 +26,16 @@ impl Front {
             .inbound
             .as_ref()
             .and_then(|inbound| inbound.holds.get(incoming.packet_id));
+        let flow = match held {
+            None => self.check_quota()?,
+            Some(_) => self.check_answers(),
+        };
+        if flow == Flow::Wait {
+            return Ok(Flow::Wait);
+        }
+        fx.received(&incoming.publish);
         if let Some(hold) = held {
             return self.publish_again(now, incoming, hold);
-        }
-        if self.check_quota()? == Flow::Wait {
-            return Ok(Flow::Wait);
         }
         if self.session.is_kept() {
             self.publish_by_home(now, incoming, fx);
@@ -38,6 +43,18 @@ impl Front {
             self.publish_by_front(now, incoming, fx);
         }
         Ok(Flow::Next)
+    }
+
+    /// Repeats are answered in their turn too, and no Receive Maximum counts them: as many answers wait as a client may have publishes under way.
+    fn check_answers(&mut self) -> Flow {
+        let max = usize::from(self.config.receive_maximum.get());
+        match &mut self.inbound {
+            Some(inbound) if inbound.tickets.len() >= max => {
+                inbound.blocked = Blocked::OnTicket;
+                Flow::Wait
+            }
+            Some(_) | None => Flow::Next,
+        }
     }
 
     /// The same packet id before its exchange is over: v3 [MQTT-4.3.3-2], v5 [MQTT-4.3.3-10].
@@ -101,6 +118,11 @@ impl Front {
         if destinations.is_empty() && !incoming.duplicate {
             let answer = Answer::Due(ReasonCode::NoMatchingSubscribers);
             return self.hold_and_queue(now, incoming, Way::Home, answer);
+        }
+        // A repeat may be held already, and takes no memory then: the home knows.
+        if !incoming.duplicate && fx.refuses(&destinations) {
+            let answer = self.answer_refused(now, Refusal::QuotaExceeded, REFUSED_MS);
+            return self.hold_and_queue(now, incoming, Way::Direct, answer);
         }
         let author = publish.retain.then(|| fx.author()).flatten();
         let record = RecordView {

@@ -1,9 +1,12 @@
 //! QoS 2 of the client: held by the front (M29) or by the home (M28).
 
+use std::num::NonZero;
+
 use courser_contract::{PartitionId, Refusal, Routed, Settled, Ticket, ToFront};
 
-use super::support::{Client, HOME, V5, V311, packet_id, publish};
+use super::support::{Client, HOME, Hello, V5, V311, packet_id, publish};
 use crate::codec::{self, Packet};
+use crate::front::FrontConfig;
 
 fn again(id: u16) -> codec::Publish<'static> {
     let mut packet = publish("t", 2, id);
@@ -298,4 +301,64 @@ fn a_repeat_that_is_refused_ends_its_exchange_at_home_m28() {
     assert!(client.hears().is_empty());
     client.told(received(5, Settled::Ok, true));
     assert_eq!(client.hears(), ["PUBREC 5"]);
+}
+
+#[test]
+fn i9_each_publish_counts_once_whatever_becomes_of_it() {
+    for version in [V311, V5] {
+        for mut client in [Client::attached(version), Client::durable(version)] {
+            for qos in 0..=2 {
+                client.publishes("t", qos, 1 + u16::from(qos));
+            }
+            client.says(&Packet::Publish(again(3)));
+            assert_eq!(client.shell.received, [1, 1, 2], "a repeat is sent, too");
+            client.shell.denied.push("publish t".to_owned());
+            client.publishes("t", 0, 0);
+            client.publishes("t", 2, 4);
+            assert_eq!(client.shell.received, [2, 1, 3], "so is what is denied");
+        }
+    }
+}
+
+#[test]
+fn m49_what_the_shell_refuses_is_not_sent_to_a_home() {
+    let mut client = Client::durable(V5);
+    client.shell.refuses = true;
+    client.publishes("t", 2, 1);
+    assert_eq!(client.hears(), ["PUBREC 1 0x97"]);
+    assert!(client.effects().is_empty());
+    // Perhaps it is held already.
+    client.says(&Packet::Publish(again(2)));
+    assert_eq!(client.effects().len(), 1);
+    let mut client = Client::durable(V311);
+    client.shell.refuses = true;
+    client.publishes("t", 2, 1);
+    assert!(client.hears().is_empty() && client.effects().is_empty());
+}
+
+#[test]
+fn i9_repeats_wait_once_many_answers_do() {
+    for version in [V311, V5] {
+        let four = |config: &mut FrontConfig| config.receive_maximum = NonZero::new(4).unwrap();
+        let mut client = Client::attached_with(version, four, &Hello::default());
+        client.publishes("t", 2, 1);
+        client.hears();
+        // The head of the queue.
+        client.shell.routed.push_back(Routed::Waits);
+        client.publishes("t", 1, 2);
+        for _ in 0..10 {
+            client.says(&Packet::Publish(again(1)));
+        }
+        assert!(!client.front.wants_read(), "{version:?}");
+        assert!(client.hears().is_empty());
+        let settled = Ticket(1);
+        client
+            .front
+            .handle_settled(client.now, settled, Settled::Ok, &mut client.shell);
+        for _ in 0..10 {
+            client.gives(&[]);
+        }
+        let heard = client.hears();
+        assert_eq!(heard.len(), 11, "each is answered: {heard:?}");
+    }
 }

@@ -16,6 +16,10 @@ pub(in crate::front::tests) struct Shell {
     /// Answers to the next publishes; then all are handed over.
     pub(in crate::front::tests) routed: VecDeque<Routed>,
     pub(in crate::front::tests) destinations: Vec<PartitionId>,
+    /// Publishes that were counted, by QoS.
+    pub(in crate::front::tests) received: [u32; 3],
+    /// Whether nothing new is taken.
+    pub(in crate::front::tests) refuses: bool,
     /// What the client has no right to, as `publish TOPIC`, `receive TOPIC`, `subscribe FILTER`, `share FILTER`.
     pub(in crate::front::tests) denied: Vec<String>,
     /// After so many publishes the turn's work is done; none: never.
@@ -28,6 +32,8 @@ impl Shell {
     pub(super) fn new() -> Self {
         Self {
             log: Vec::new(),
+            received: [0; 3],
+            refuses: false,
             routed: VecDeque::new(),
             destinations: vec![HOME],
             denied: Vec::new(),
@@ -71,6 +77,14 @@ impl FrontEffects for Shell {
         self.routed
             .pop_front()
             .unwrap_or(Routed::Done { matched: true })
+    }
+
+    fn received(&mut self, publish: &Publish<'_>) {
+        self.received[publish.qos as usize] += 1;
+    }
+
+    fn refuses(&mut self, _: &Destinations) -> bool {
+        self.refuses
     }
 
     fn destinations(&mut self, _: &str, _: bool) -> Destinations {
