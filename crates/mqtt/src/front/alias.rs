@@ -34,6 +34,9 @@ impl AliasesIn {
 /// Topics shorter than this stay names: an alias itself takes three bytes of properties.
 const TOPIC_BYTES_MIN: usize = 8;
 
+/// Aliases that are used at most: all of them are looked through for each delivery.
+const USED_MAX: u16 = 256;
+
 /// Topics of which it is remembered that they came lately; a power of two.
 const RECENT: usize = 64;
 
@@ -64,10 +67,10 @@ struct Bound {
 }
 
 impl AliasesOut {
-    /// With the lower of the client's and our own maximum, at least 1.
+    /// With the lower of the client's and our own maximum, at least 1; as many of them are used as are worth looking through.
     pub(super) fn new(max: u16) -> Self {
         Self {
-            max,
+            max: max.min(USED_MAX),
             hashes: Vec::new(),
             bound: Vec::new(),
             recent: Box::new([0; RECENT]),

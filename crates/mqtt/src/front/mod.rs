@@ -298,10 +298,9 @@ impl Front {
 
     fn packet_bytes_max(&self) -> u32 {
         match self.phase {
-            Phase::AwaitConnect => self.config.connect_bytes_max,
-            Phase::Connecting(_) | Phase::Attached | Phase::Closed => {
-                self.config.limits.packet_bytes_max
-            }
+            // Nobody has logged in yet: what is read now is AUTH of the exchange, or wrong.
+            Phase::AwaitConnect | Phase::Connecting(_) => self.config.connect_bytes_max,
+            Phase::Attached | Phase::Closed => self.config.limits.packet_bytes_max,
         }
     }
 

@@ -111,6 +111,16 @@ fn a_method_takes_as_many_steps_as_it_needs() {
 }
 
 #[test]
+fn i9_before_a_login_packets_of_the_exchange_are_small_too() {
+    let mut client = login("SUM", b"");
+    client.hears();
+    // The beginning of an AUTH of 1 MiB.
+    client.gives(&[0xF0, 0x80, 0x80, 0x40, 0x18]);
+    assert!(!client.front.wants_read());
+    assert_eq!(client.hears(), ["CONNACK 0x95"]);
+}
+
+#[test]
 fn a_verdict_may_come_later() {
     let mut client = login("SUM", b"later");
     assert!(!client.front.wants_read());
