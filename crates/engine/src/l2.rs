@@ -221,7 +221,12 @@ impl L2 {
         self.visited += filters as u64 * CHANGE;
     }
 
-    /// What matches have cost since this was asked last, and what ends of sessions do. A topic whose targets are known costs nothing.
+    /// So many topics were looked at for somebody who searches what is retained: counted as nodes of matches are.
+    pub(crate) const fn note_looked_at(&mut self, topics: usize) {
+        self.visited += topics as u64;
+    }
+
+    /// What matches have cost since this was asked last, and what ends of sessions and searches do. A topic whose targets are known costs nothing.
     #[inline]
     pub(crate) fn take_visited(&mut self) -> Visited {
         Visited(std::mem::take(&mut self.visited))

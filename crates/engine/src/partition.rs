@@ -444,7 +444,7 @@ impl Partition {
     }
 
     /// What it has cost to find targets since this was asked last: a message for a topic that is not known may take as many nodes as all
-    /// subscriptions have levels (`router`), and whoever calls counts that as work; so may the end of a session.
+    /// subscriptions have levels (`router`), and whoever calls counts that as work; so may the end of a session, or a search of what is retained.
     #[inline]
     pub fn take_visited(&mut self) -> router::Visited {
         self.state.l2.take_visited()

@@ -149,6 +149,7 @@ impl Partition {
             visits: VISITS_MAX,
         };
         let end = self.state.retained.scan(&question, &mut found);
+        self.state.l2.note_looked_at(end.visits);
         let asked = found.len();
         if self.state.records.tombstones() > 0 {
             let records = &self.state.records;

@@ -512,3 +512,25 @@ fn m34_a_fence_waits_for_what_goes_straight_to_its_keeper() {
     while world.commit_one(DURABLE) {}
     assert!(passed(&world, &mut mark), "it has left");
 }
+
+/// Looking is work for the turn's budget also where nothing is found.
+#[test]
+fn i10_a_search_of_retained_messages_is_told_to_cost_what_it_looks_at() {
+    let mut world = World::new();
+    for number in 0..200 {
+        world.retain(&format!("a/{number}/b"), "1", QoS::AtLeastOnce);
+    }
+    world.settle();
+    let a = client(&mut world, "a");
+    let visited = |world: &mut World| -> u64 {
+        let nodes = world.nodes.values_mut();
+        nodes.map(|node| node.partition.take_visited().0).sum()
+    };
+    visited(&mut world);
+    world.subscribe(a, to("x/y/none", QoS::AtLeastOnce));
+    let exact = visited(&mut world);
+    world.subscribe(a, to("+/+/none", QoS::AtLeastOnce));
+    let wild = visited(&mut world);
+    assert!(wild >= exact + 200, "{wild}, and {exact} for one topic");
+    assert!(world.clients[a].got.is_empty());
+}
