@@ -236,12 +236,13 @@ impl TopicPattern {
         }
     }
 
-    /// v3 [MQTT-4.7.2-1], v5 [MQTT-4.7.2-1]: a wildcard at the beginning is not for `$` topics.
+    /// v3 [MQTT-4.7.2-1], v5 [MQTT-4.7.2-1]: a wildcard at the beginning is not for `$` topics. Nor is a placeholder.
     fn is_barred_by_dollar(&self, filter: &str) -> bool {
         let wild = match self.levels.first() {
             None => self.hash,
-            Some(Level::Any) => true,
-            Some(Level::Literal(_) | Level::ClientId | Level::UserName) => false,
+            // What a client calls itself opens no `$` topics either.
+            Some(Level::Any | Level::ClientId | Level::UserName) => true,
+            Some(Level::Literal(_)) => false,
         };
         wild && filter.starts_with('$')
     }

@@ -1,14 +1,17 @@
 //! Names of places, positions and moments. Two of them never mix by accident.
 
 /// What topics of the broker's own values begin with: clients read them and never write them, and they do not age.
-const BROKER_TOPICS: &str = "$SYS/";
+const BROKER_TOPICS: &str = "$SYS";
 
-/// Whether a topic is for one of the broker's own values: `$SYS/…`.
+/// Whether a topic is for one of the broker's own values: `$SYS/…`, and `$SYS` itself, which `$SYS/#` matches too.
 #[inline]
 #[must_use]
 pub fn is_own_topic(topic: &str) -> bool {
     // Nearly every topic is decided by its first byte: this is asked for each message.
-    topic.as_bytes().first() == Some(&b'$') && topic.starts_with(BROKER_TOPICS)
+    topic.as_bytes().first() == Some(&b'$')
+        && topic
+            .strip_prefix(BROKER_TOPICS)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Number of a shard (a thread) of a node.
@@ -161,10 +164,19 @@ mod tests {
 
     #[test]
     fn the_brokers_own_topics_are_told_from_the_clients() {
-        for own in ["$SYS/", "$SYS/broker/version"] {
+        for own in ["$SYS", "$SYS/", "$SYS/broker/version"] {
             assert!(is_own_topic(own), "{own}");
         }
-        for other in ["", "$", "$SYS", "$sys/a", "$share/g/a", "SYS/a", "a/$SYS/b"] {
+        for other in [
+            "",
+            "$",
+            "$SYSTEM",
+            "$SYST/a",
+            "$sys/a",
+            "$share/g/a",
+            "SYS/a",
+            "a/$SYS/b",
+        ] {
             assert!(!is_own_topic(other), "{other}");
         }
     }

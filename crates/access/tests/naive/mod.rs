@@ -45,20 +45,21 @@ impl Rule {
 
 /// Words of a pattern in which placeholders stand for what they mean; none: one of them can mean nothing.
 fn filled(pattern: &str, who: &Who) -> Option<Vec<String>> {
-    let stands_for = |name: &str| {
+    let stands_for = |at: usize, name: &str| {
         let mut bad = name
             .chars()
             .filter(|c| "/+#".contains(*c) || c.is_control());
-        (!name.is_empty() && bad.next().is_none()).then(|| name.to_owned())
+        let opens_dollar = at == 0 && name.starts_with('$');
+        (!name.is_empty() && !opens_dollar && bad.next().is_none()).then(|| name.to_owned())
     };
-    let word = |word: &str| match word {
-        "%c" => stands_for(&who.client_id),
-        "%u" => stands_for(&who.user),
+    let word = |(at, word): (usize, &str)| match word {
+        "%c" => stands_for(at, &who.client_id),
+        "%u" => stands_for(at, &who.user),
         // A mark, so that a name that looks like a wildcard would be none.
         "+" | "#" => Some(format!("\n{word}")),
         _ => Some(word.to_owned()),
     };
-    pattern.split('/').map(word).collect()
+    pattern.split('/').enumerate().map(word).collect()
 }
 
 /// Words of a subscription's filter, in the same form.

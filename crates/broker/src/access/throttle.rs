@@ -257,10 +257,8 @@ impl Addresses {
         if !self.has_room(origin, now) {
             return Admission::Refused(Why::Crowded);
         }
-        if let Some(it) = self.known.get_mut(&origin)
-            && now >= it.failed_at.after_ms(FORGET_MS)
-        {
-            it.failures = 0;
+        if let Some(it) = self.known.get_mut(&origin) {
+            it.forget(now);
         }
         let it = self.known.get(&origin).copied().unwrap_or_default();
         if it.is_kept_out(now) {
@@ -417,7 +415,15 @@ impl Known {
         self.under_way[0] != 0 || self.under_way[1] != 0
     }
 
+    /// Long after its last failure it is as good as new.
+    fn forget(&mut self, now: Tick) {
+        if now >= self.failed_at.after_ms(FORGET_MS) {
+            self.failures = 0;
+        }
+    }
+
     fn note_failure(&mut self, now: Tick) {
+        self.forget(now);
         self.failures = self.failures.saturating_add(1);
         self.failed_at = now;
         if let Some(over) = self.failures.checked_sub(FREE) {

@@ -69,6 +69,22 @@ fn s2_guesses_of_one_address_become_rare() {
 }
 
 #[test]
+fn s2_failures_of_what_is_not_admitted_are_forgotten_too() {
+    let throttle = Throttle::new(u64::MAX);
+    for _ in 0..FREE + 2 {
+        throttle.failed(ONE, Tick(0));
+    }
+    assert_eq!(throttle.waits(ONE, Tick(0)), Some(Why::Failed));
+    let later = Tick(0).after_ms(FORGET_MS);
+    for _ in 0..FREE - 1 {
+        throttle.failed(ONE, later);
+        assert_eq!(throttle.waits(ONE, later), None, "as good as new");
+    }
+    throttle.failed(ONE, later);
+    assert_eq!(throttle.waits(ONE, later), Some(Why::Failed));
+}
+
+#[test]
 fn s2_behind_each_wait_an_address_has_one_guess() {
     let throttle = Throttle::new(u64::MAX);
     assert!((0..FREE).all(|_| fails(&throttle, Tick(0))));
