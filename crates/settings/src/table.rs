@@ -266,7 +266,7 @@ settings! {
             identity: IdentityFrom = IdentityFrom::CommonName, applies = Restart;
             /// Path of the WebSocket request.
             path: String = "/mqtt".to_owned(), applies = Restart;
-            /// Origins of web pages that may connect, each as browsers send it: scheme, host, and port unless it is the usual one, such as `"https://example.org"`; or `"null"`. Empty: all.
+            /// Origins of web pages that may connect, each as browsers send it: scheme, host, and port unless it is the usual one, such as `"https://example.org"`; or `"null"`. Empty: all, but where nobody logs in (and `insecure_anonymous` is not set) only pages of this machine: of `localhost` or a loopback address, asked for by one.
             origins: Vec<WebOrigin> = Vec::new(), applies = Restart;
             /// Proxies that send a PROXY header, version 1 or 2, by address or network. Only they may connect then, and all of them must send one. Empty: no header is read.
             proxies: Vec<Network> = Vec::new(), applies = Restart;

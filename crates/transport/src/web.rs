@@ -13,11 +13,13 @@
 mod frames;
 mod mask;
 
+use std::net::IpAddr;
+
 use tungstenite::handshake::client::generate_key;
 use tungstenite::handshake::derive_accept_key;
 use tungstenite::handshake::machine::TryParse;
 use tungstenite::handshake::server::{Request, create_response, write_response};
-use tungstenite::http::{HeaderValue, Response, StatusCode, header};
+use tungstenite::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, header};
 use tungstenite::protocol::Role;
 
 use self::frames::Frames;
@@ -35,6 +37,9 @@ pub enum Origins {
     /// From all, and from clients that are no browsers.
     #[default]
     Any,
+    /// From pages of this machine, which have asked for it by a name or address that is its own: for servers that let everybody of the machine
+    /// in. Otherwise every page in a browser of this machine would be let in, wherever it is from. A request without an origin is of no browser, and let in.
+    Local,
     /// From these, each as a browser writes it: `https://example.org`. A request without an origin is of no browser, and let in.
     Only(Vec<String>),
 }
@@ -295,22 +300,44 @@ fn judge(server: &WebServer, request: &Request) -> Result<(), WebError> {
     if !offered.any(offers) {
         return Err(WebError::NoSubprotocol);
     }
-    let mut origins = request.headers().get_all(header::ORIGIN).iter();
-    match &server.origins {
-        Origins::Any => Ok(()),
-        Origins::Only(allowed) => {
-            let is_allowed = |origin: &HeaderValue| {
-                allowed
-                    .iter()
-                    .any(|one| one.as_bytes() == origin.as_bytes())
-            };
-            if origins.all(is_allowed) {
-                Ok(())
-            } else {
-                Err(WebError::OtherOrigin)
+    if server.origins.let_in(request.headers()) {
+        Ok(())
+    } else {
+        Err(WebError::OtherOrigin)
+    }
+}
+
+impl Origins {
+    fn let_in(&self, headers: &HeaderMap) -> bool {
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        match self {
+            Self::Any => true,
+            Self::Only(allowed) => origins.all(|origin| {
+                let mut allowed = allowed.iter();
+                allowed.any(|one| one.as_bytes() == origin.as_bytes())
+            }),
+            Self::Local => {
+                // A name that leads here for this once makes the page's origin and the host the same (DNS rebinding).
+                let mut asked = headers.get_all(header::HOST).iter();
+                !headers.contains_key(header::ORIGIN)
+                    || origins.all(is_local) && asked.all(is_local)
             }
         }
     }
+}
+
+/// Whether an origin or a host is this machine by name or address.
+fn is_local(place: &HeaderValue) -> bool {
+    let place = place
+        .to_str()
+        .ok()
+        .and_then(|text| text.parse::<Uri>().ok());
+    let host = place.as_ref().and_then(Uri::host).unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost")
+        || address
+            .parse::<IpAddr>()
+            .is_ok_and(|it| it.to_canonical().is_loopback())
 }
 
 /// Checks a server's answer, if it is whole.

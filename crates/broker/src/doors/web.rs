@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use courser_settings::{ByteSize, Listener};
 use courser_transport::{Origins, WebLimits, WebServer};
 
+use super::may_be_public;
 use crate::config::Config;
 use crate::live::Live;
 use crate::peer::ListenerId;
@@ -20,12 +21,7 @@ pub(super) struct Web {
 
 impl Web {
     pub(super) fn new(listener: &Listener, id: ListenerId, live: &Arc<Live>) -> Self {
-        let origins = if listener.origins.is_empty() {
-            Origins::Any
-        } else {
-            let origins = listener.origins.iter();
-            Origins::Only(origins.map(|it| it.as_str().to_owned()).collect())
-        };
+        let origins = origins(listener, &live.get());
         // Before the settings: a change in between is taken once more.
         let version = live.version();
         let server = WebServer {
@@ -52,6 +48,19 @@ impl Web {
             *made = (version, Arc::new(server));
         }
         Arc::clone(&made.1)
+    }
+}
+
+/// Which pages may connect. Where everybody of this machine is let in, that is not every page that somebody of this machine looks at.
+fn origins(listener: &Listener, config: &Config) -> Origins {
+    let named = listener.origins.iter();
+    let named: Vec<String> = named.map(|it| it.as_str().to_owned()).collect();
+    if !named.is_empty() {
+        Origins::Only(named)
+    } else if may_be_public(&config.settings, listener, config.anonymous) {
+        Origins::Any
+    } else {
+        Origins::Local
     }
 }
 

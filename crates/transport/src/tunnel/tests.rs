@@ -373,7 +373,11 @@ fn request(change: &[(&str, &str)]) -> Vec<u8> {
 
 /// What a server says to these bytes, and how it ends.
 fn answer(bytes: &[u8]) -> (String, Result<usize, TunnelError>) {
-    let mut server = Tunnel::server(None, Some(&web())).expect("it begins");
+    answer_of(&web(), bytes)
+}
+
+fn answer_of(server: &Arc<WebServer>, bytes: &[u8]) -> (String, Result<usize, TunnelError>) {
+    let mut server = Tunnel::server(None, Some(server)).expect("it begins");
     let mut room = [0; 4096];
     let result = server.receive(bytes, &mut room);
     let mut wire = Vec::new();
@@ -395,6 +399,44 @@ fn an_upgrade_is_answered_with_the_sub_protocol_and_without_extensions() {
     );
     // Deflate is what CVE-2026-27571 was about.
     assert!(!text.contains("extensions"), "{text}");
+}
+
+#[test]
+fn a_server_for_this_machine_lets_in_pages_of_this_machine() {
+    let server = Arc::new(WebServer {
+        origins: Origins::Local,
+        ..WebServer::clone(&web())
+    });
+    let table = [
+        ("localhost:8083", None, "101"),
+        ("broker.example", None, "101"),
+        ("localhost:8083", Some("http://localhost:3000"), "101"),
+        ("LOCALHOST", Some("http://127.0.0.1"), "101"),
+        ("[::1]:8083", Some("https://[::1]:8083"), "101"),
+        ("localhost:8083", Some("https://evil.example"), "403"),
+        ("localhost:8083", Some("null"), "403"),
+        ("localhost:8083", Some(""), "403"),
+        ("localhost:8083", Some("http://192.0.2.1"), "403"),
+        (
+            "localhost:8083",
+            Some("https://localhost.evil.example"),
+            "403",
+        ),
+        (
+            "localhost:8083",
+            Some("https://localhost@evil.example"),
+            "403",
+        ),
+        ("evil.example:8083", Some("http://evil.example:8083"), "403"),
+        ("evil.example:8083", Some("http://localhost:8083"), "403"),
+    ];
+    for (host, origin, status) in table {
+        let origin = origin.map_or(String::new(), |it| format!("\r\nOrigin: {it}"));
+        let headers = format!("Host: {host}{origin}");
+        let (text, _) = answer_of(&server, &request(&[("Host: h", &headers)]));
+        let right = format!("HTTP/1.1 {status} ");
+        assert!(text.starts_with(&right), "{headers}: {text}");
+    }
 }
 
 #[test]
