@@ -325,8 +325,12 @@ def over_web_from(place, origin):
 
 
 def test_pages_of_other_origins_stay_out(tmp_path):
-    """Origins that are named and programs, which have none, are let in; with none named everybody is."""
-    items = [listener("some", "ws", f'{LOOPBACK}, origins = ["{ORIGIN}"]'), listener("all", "ws")]
+    """Origins that are named and programs, which have none, are let in; with none named pages of this machine are, or, where that is said, all."""
+    items = [
+        listener("some", "ws", f'{LOOPBACK}, origins = ["{ORIGIN}"]'),
+        listener("here", "ws"),
+        listener("all", "ws", f"{LOOPBACK}, insecure_anonymous = true"),
+    ]
     with running(Courser, tmp_path, listeners=", ".join(items)) as broker:
         found = places(broker)
         for origin in (ORIGIN, None):
@@ -334,10 +338,13 @@ def test_pages_of_other_origins_stay_out(tmp_path):
         others = ("https://app.example.org.evil.example", "http://app.example.org", "https://APP.example.org:444", "null")
         for origin in others:
             assert not over_web_from(found["some"], origin), origin
+            assert not over_web_from(found["here"], origin), origin
+        for origin in ("http://localhost:3000", "https://127.0.0.1", None):
+            assert over_web_from(found["here"], origin), origin
         for origin in (ORIGIN, None, *others):
             assert over_web_from(found["all"], origin), origin
         refused = broker.metric('courser_doors_refused_total{reason="websocket"}')
-        assert refused == len(others)
+        assert refused == 2 * len(others)
 
 
 # Becomes the server with the sockets that it was given, as systemd does: descriptors from 3 on, for this very process.
