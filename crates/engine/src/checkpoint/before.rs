@@ -13,16 +13,10 @@ use crate::{
     ids::{self, Owner},
     retained,
     state::State,
-    stream::Stream,
 };
 
 /// All positions of a stream.
 const ALL: (u64, u64) = (0, u64::MAX);
-
-/// The last position of a stream: what is pushed changes the chunk that holds it.
-const fn last_of(stream: &Stream) -> (u64, u64) {
-    (stream.next().saturating_sub(1), stream.next())
-}
 
 impl State {
     /// Writes what a fact is about to change.
@@ -54,13 +48,13 @@ impl Saving {
             TargetsAt::Same => {}
             TargetsAt::Inline(count, at) => {
                 for target in publish.inline(count, at) {
-                    self.stream(state, target.stream, last_of);
+                    self.note_end(state, target.stream);
                 }
             }
             TargetsAt::Set(set) => {
                 let targets = state.sets.get(set as usize).cloned().flatten();
                 for target in targets.iter().flat_map(|targets| targets.iter()) {
-                    self.stream(state, target.stream, last_of);
+                    self.note_end(state, target.stream);
                 }
             }
         }
@@ -69,13 +63,29 @@ impl Saving {
         }
     }
 
+    /// What is appended changes nothing that is written, once it is known where the stream ended.
+    fn note_end(&self, state: &mut State, number: u64) {
+        match ids::owner(number) {
+            Owner::Session => {
+                if let Some(session) = state.sessions.get_mut(number) {
+                    session.stream.note_end(self.mark);
+                }
+            }
+            Owner::Group => {
+                if let Some(group) = state.groups.get_mut(number) {
+                    group.stream.note_end(self.mark);
+                }
+            }
+        }
+    }
+
     fn before_outcome(&mut self, state: &mut State, outcome: &OutcomeFact) {
         let range = (outcome.first, outcome.last.saturating_add(1));
-        self.stream(state, outcome.stream, |_| range);
+        self.stream(state, outcome.stream, range);
     }
 
     /// The chunks of a stream in a range, and what says where the stream ends.
-    fn stream(&mut self, state: &mut State, number: u64, range: impl Fn(&Stream) -> (u64, u64)) {
+    fn stream(&mut self, state: &mut State, number: u64, range: (u64, u64)) {
         let names = Names {
             records: &state.records,
             looks: &state.looks,
@@ -84,14 +94,12 @@ impl Saving {
             Owner::Session => {
                 if let Some(session) = state.sessions.get_mut(number) {
                     self.session(session);
-                    let range = range(&session.stream);
                     self.chunks(number, &mut session.stream, range, names);
                 }
             }
             Owner::Group => {
                 if let Some(group) = state.groups.get_mut(number) {
                     self.group(number, group);
-                    let range = range(&group.stream);
                     self.chunks(number, &mut group.stream, range, names);
                 }
             }
@@ -237,7 +245,7 @@ impl Saving {
             Rare::SessionEnded { session } => {
                 self.before_session(state, *session);
                 self.before_leaves(state, *session, None);
-                self.stream(state, session.0, |_| ALL);
+                self.stream(state, session.0, ALL);
             }
             Rare::RetainedExpired { topic, .. } => self.before_retained(state, topic),
             Rare::ForwardDone { to, seq } => self.before_forward_done(state, *to, *seq),
@@ -247,7 +255,7 @@ impl Saving {
             | Rare::GroupClosed { group } => self.before_group(state, *group),
             // Who leaves for good takes messages of any position along.
             Rare::GroupLeft { group, .. } | Rare::GroupEnded { group } => {
-                self.stream(state, *group, |_| ALL);
+                self.stream(state, *group, ALL);
             }
             Rare::GroupFact { group, .. } => self.before_group(state, *group),
             Rare::LeaveDone { request } => self.before_leave_done(state, *request),

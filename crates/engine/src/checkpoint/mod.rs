@@ -69,13 +69,16 @@ pub struct CheckpointEnd {
     pub bytes: u64,
 }
 
+/// From the number of a checkpoint to that of the next one: the odd ones say where streams ended (`Stream::note_end`).
+const NUMBER_STEP: u32 = 2;
+
 impl Partition {
     /// Begins a checkpoint of what is applied now. False: one is under way.
     pub fn begin_checkpoint(&mut self) -> bool {
         if self.state.saving.is_some() {
             return false;
         }
-        self.state.saved += 1;
+        self.state.saved += NUMBER_STEP;
         self.state.spare.saved = self.state.saved;
         let saving = Saving::begin(&self.state, self.state.saved);
         self.state.saving = Some(Box::new(saving));

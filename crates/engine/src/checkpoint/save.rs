@@ -18,7 +18,7 @@ use crate::{
     record::{Address, Slot},
     session::{Session, Subscribed},
     state::{Forwarded, Leaving, SharedGroup, State},
-    stream::{Chunk, Stream, Unsaved},
+    stream::{Span, Stream, Unsaved},
 };
 
 /// Targets of a set in one unit.
@@ -42,8 +42,8 @@ pub(super) struct OpenSet {
     pub(super) from: usize,
 }
 
-/// A chunk of which the walk has named some references. No fact has changed it since, or it would have been written as a whole: then it is
-/// not the next one any more.
+/// A chunk of which the walk has named some references. No fact has changed what it had since, or it would have been written as a whole: then
+/// it is not the next one any more.
 #[derive(Debug)]
 pub(super) struct OpenChunk {
     number: u64,
@@ -55,7 +55,7 @@ pub(super) struct OpenChunk {
 }
 
 impl OpenChunk {
-    fn new(number: u64, chunk: &Chunk, names: Names<'_>) -> Self {
+    fn new(number: u64, chunk: Span<'_>, names: Names<'_>) -> Self {
         let mut body = Vec::with_capacity(OPEN_BYTES);
         number.write(&mut body);
         chunk.write_head(&names, &mut body);
@@ -147,7 +147,7 @@ impl Saving {
             session.expiry_seconds.write(out);
             session.ends_at.write(out);
             session.sent_limit.write(out);
-            session.stream.next().write(out);
+            session.stream.end_at(self.mark).write(out);
         });
         match session.owner() {
             None => bytes,
@@ -248,10 +248,11 @@ impl Saving {
         open.last = addresses.last();
         let bytes = open.body.len() - before;
         let Some(next) = next else {
-            chunk.mark(self.mark);
             let write = |out: &mut Vec<u8>| out.extend_from_slice(&open.body);
             self.output.unit(Kind::Chunk, write);
-            return Some((bytes, chunk.end()));
+            let end = chunk.chunk_end();
+            stream.mark_chunk(open.base, self.mark);
+            return Some((bytes, end));
         };
         open.next = next;
         self.open_chunk = Some(open);
@@ -266,7 +267,7 @@ impl Saving {
         group.saved = self.mark;
         self.output.unit(Kind::Group, |out| {
             number.write(out);
-            group.stream.next().write(out);
+            group.stream.end_at(self.mark).write(out);
             group.group.encode(out);
         })
     }
@@ -383,7 +384,7 @@ fn write_subscription(made: &Subscribed, out: &mut Vec<u8>) {
 
 fn write_chunk(
     number: u64,
-    chunk: &Chunk,
+    chunk: Span<'_>,
     names: Names<'_>,
     output: &mut Output,
     needed: &mut Needed,

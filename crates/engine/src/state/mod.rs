@@ -82,7 +82,7 @@ pub(crate) struct State {
     pub(crate) queued: u64,
     /// The checkpoint that is being written (M42); not replicated.
     pub(crate) saving: Option<Box<Saving>>,
-    /// Number of the last checkpoint that was begun.
+    /// Number of the last checkpoint that was begun: an even one.
     pub(crate) saved: u32,
 }
 

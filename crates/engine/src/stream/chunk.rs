@@ -5,6 +5,8 @@ use crate::record::Slot;
 /// Positions of a chunk.
 pub(super) const CHUNK: u64 = 256;
 pub(super) const WORDS: usize = 4;
+/// Numbers of checkpoints are even. With this bit it is said of a chunk that it has grown since then, and is not written.
+pub(super) const TAIL: u32 = 1;
 
 /// What a position of a stream says: which record, and how its delivery looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub(crate) struct Chunk {
     pub(super) len: u16,
     /// Positions that are not done.
     pub(super) open: u16,
-    /// The checkpoint that has it; not replicated.
+    /// The checkpoint that has it, or [`TAIL`] of one that began when a stream ended here; not replicated.
     pub(super) saved: u32,
     /// Empty once all of a full chunk is done: it stays as a place between others.
     pub(super) slots: Vec<Slot>,
@@ -64,22 +66,12 @@ impl Chunk {
         self.look_at = u64::MAX;
     }
 
-    /// Its first position.
-    pub(crate) const fn base(&self) -> u64 {
-        self.base
-    }
-
-    /// The checkpoint of this number has it.
-    pub(crate) const fn mark(&mut self, saved: u32) {
-        self.saved = saved;
-    }
-
     pub(super) fn len(&self) -> u64 {
         u64::from(self.len)
     }
 
     /// Where the next chunk begins.
-    pub(crate) const fn end(&self) -> u64 {
+    pub(super) const fn end(&self) -> u64 {
         self.base + CHUNK
     }
 

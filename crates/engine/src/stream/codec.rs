@@ -13,7 +13,7 @@ use courser_contract::QoS;
 
 use super::{
     Stream,
-    chunk::{CHUNK, Chunk, Looks as ChunkLooks, Reference, WORDS},
+    chunk::{CHUNK, Chunk, Looks as ChunkLooks, Reference, TAIL, WORDS},
 };
 use crate::{
     canonical::{Canonical, DecodeError, Reader},
@@ -29,27 +29,63 @@ const AT_ONCE: usize = 16;
 const SOME_DONE: u8 = 1;
 const SOME_RECEIVED: u8 = 2;
 
-impl Chunk {
-    /// Appends the chunk.
+/// Positions of a chunk that follow each other, as a checkpoint says them: all that it had when that began, or some of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span<'a> {
+    chunk: &'a Chunk,
+    from: u64,
+    end: u64,
+}
+
+impl<'a> Span<'a> {
+    /// Where the chunk begins.
+    pub(crate) const fn base(&self) -> u64 {
+        self.chunk.base
+    }
+
+    /// Where the next chunk begins.
+    pub(crate) const fn chunk_end(&self) -> u64 {
+        self.chunk.end()
+    }
+
+    /// Appends it.
     pub(crate) fn write(&self, names: &Names<'_>, addresses: &mut Addresses<'_>) {
         self.write_head(names, addresses.out);
-        self.write_names(self.base, usize::MAX, names, addresses);
+        self.write_names(self.from, usize::MAX, names, addresses);
     }
 
     /// Appends what comes before the addresses.
     pub(crate) fn write_head(&self, names: &Names<'_>, out: &mut Vec<u8>) {
         let some = |words: &[u64; WORDS], flag| if *words == [0; WORDS] { 0 } else { flag };
-        let flags = some(&self.done, SOME_DONE) | some(&self.received, SOME_RECEIVED);
-        self.base.write(out);
-        (self.len() as u16).write(out);
+        let done = self.bits(&self.chunk.done);
+        let received = self.bits(&self.chunk.received);
+        let flags = some(&done, SOME_DONE) | some(&received, SOME_RECEIVED);
+        self.from.write(out);
+        ((self.end - self.from) as u16).write(out);
         flags.write(out);
         if flags & SOME_DONE != 0 {
-            self.done.iter().for_each(|word| word.write(out));
+            done.iter().for_each(|word| word.write(out));
         }
         if flags & SOME_RECEIVED != 0 {
-            self.received.iter().for_each(|word| word.write(out));
+            received.iter().for_each(|word| word.write(out));
         }
         self.write_looks(names.looks, out);
+    }
+
+    /// Bits of its positions, the first one lowest.
+    fn bits(&self, words: &[u64; WORDS]) -> [u64; WORDS] {
+        let skip = (self.from - self.chunk.base) as usize;
+        let len = (self.end - self.from) as usize;
+        let (word, bit) = (skip / 64, skip % 64);
+        std::array::from_fn(|at| {
+            let low = words.get(at + word).copied().unwrap_or(0);
+            let high = words.get(at + word + 1).copied().unwrap_or(0);
+            let high = high.checked_shl(64 - bit as u32).unwrap_or(0);
+            match len.saturating_sub(at * 64) {
+                0 => 0,
+                inside => (low >> bit | high) & u64::MAX >> (64 - inside.min(64)),
+            }
+        })
     }
 
     /// Appends the next addresses, from the one of a position on, so many at most. Where the others begin; none: these were the last.
@@ -78,25 +114,28 @@ impl Chunk {
             }
             left -= count;
         }
-        self.next_not_done(next)
+        self.live_from(next).next().map(|(seq, _)| seq)
     }
 
     /// References that are not done, with their positions, from one on.
-    fn live_from(&self, mut seq: u64) -> impl Iterator<Item = (u64, Reference)> + '_ {
+    fn live_from(&self, mut seq: u64) -> impl Iterator<Item = (u64, Reference)> + use<'a> {
+        let Self { chunk, end, .. } = *self;
         std::iter::from_fn(move || {
-            let found = self.next_not_done(seq)?;
+            let found = chunk.next_not_done(seq).filter(|found| *found < end)?;
             seq = found + 1;
-            Some((found, self.get(found)?))
+            Some((found, chunk.get(found)?))
         })
     }
 
     fn write_looks(&self, looks: &Looks, out: &mut Vec<u8>) {
         let mut distinct: Vec<u32> = Vec::new();
         let mut each = Vec::new();
-        match &self.looks {
-            ChunkLooks::All(look) => distinct.extend((self.open > 0).then_some(*look)),
+        match &self.chunk.looks {
+            ChunkLooks::All(look) => {
+                distinct.extend(self.live_from(self.from).next().map(|_| *look));
+            }
             ChunkLooks::Each(_) => {
-                for (_, reference) in self.live_from(self.base) {
+                for (_, reference) in self.live_from(self.from) {
                     let at = distinct.iter().position(|&look| look == reference.look);
                     let at = at.unwrap_or_else(|| {
                         distinct.push(reference.look);
@@ -115,8 +154,19 @@ impl Chunk {
             out.extend_from_slice(&each);
         }
     }
+}
 
-    /// Reads what [`Chunk::write`] wrote. Each reference becomes a place in `found`, which stands where its slot will.
+impl Chunk {
+    /// Its first positions, so many.
+    fn span(&self, len: u16) -> Span<'_> {
+        Span {
+            chunk: self,
+            from: self.base,
+            end: self.base + u64::from(len),
+        }
+    }
+
+    /// Reads what [`Span::write`] wrote. Each reference becomes a place in `found`, which stands where its slot will.
     pub(crate) fn read(
         reader: &mut Reader<'_>,
         looks: &mut Looks,
@@ -238,8 +288,8 @@ fn read_words(reader: &mut Reader<'_>, there: bool, len: u16) -> Result<[u64; WO
 
 /// What of a stream a checkpoint has not.
 pub(crate) enum Unsaved<'a> {
-    /// This chunk.
-    Chunk(&'a mut Chunk),
+    /// What this chunk had.
+    Chunk(Span<'a>),
     /// Nothing before this position, as a look at so many chunks has shown.
     From(u64, usize),
     /// Nothing.
@@ -247,12 +297,42 @@ pub(crate) enum Unsaved<'a> {
 }
 
 impl Stream {
+    /// Something is about to be appended: notes where the stream ended when the checkpoint began, if it is not known yet.
+    #[inline]
+    pub(crate) fn note_end(&mut self, mark: u32) {
+        if let Some(chunk) = self.chunks.back_mut()
+            && !chunk.is_full()
+            && chunk.saved & !TAIL != mark
+        {
+            chunk.saved = mark | TAIL;
+            self.tail = chunk.len;
+        }
+    }
+
+    /// Where the stream ended when the checkpoint began, as long as it has nothing of the stream and nothing was ended since: all chunks with its
+    /// mark are later ones. Cost: O(log n).
+    pub(crate) fn end_at(&self, mark: u32) -> u64 {
+        let old = self.chunks.partition_point(|chunk| chunk.saved != mark);
+        match old.checked_sub(1).map(|last| &self.chunks[last]) {
+            Some(last) => last.base + u64::from(self.len_at(last, mark)),
+            None => self.chunks.front().map_or(self.next, |first| first.base),
+        }
+    }
+
+    /// Positions that a chunk had when the checkpoint began that does not have it.
+    fn len_at(&self, chunk: &Chunk, mark: u32) -> u16 {
+        match chunk.saved == mark | TAIL {
+            true => self.tail,
+            false => chunk.len,
+        }
+    }
+
     /// Hands each chunk that holds a position of `first..end` and does not carry `mark` to `save`, and marks it.
     pub(crate) fn save(
         &mut self,
         (first, end): (u64, u64),
         mark: u32,
-        mut save: impl FnMut(&Chunk),
+        mut save: impl FnMut(Span<'_>),
     ) {
         let Some(front) = self.chunks.front() else {
             return;
@@ -263,16 +343,17 @@ impl Stream {
         let from = usize::try_from(from).unwrap_or(usize::MAX);
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let to = count.min(self.chunks.len());
-        for chunk in self.chunks.range_mut(from.min(to)..to) {
+        for at in from.min(to)..to {
+            let chunk = &self.chunks[at];
             if chunk.saved != mark {
-                chunk.saved = mark;
-                save(chunk);
+                save(chunk.span(self.len_at(chunk, mark)));
+                self.chunks[at].saved = mark;
             }
         }
     }
 
     /// The first chunk at or after `seq` that does not carry `mark`, of so many that are looked at.
-    pub(crate) fn next_unsaved(&mut self, seq: u64, mark: u32, looks: usize) -> Unsaved<'_> {
+    pub(crate) fn next_unsaved(&self, seq: u64, mark: u32, looks: usize) -> Unsaved<'_> {
         let Some(base) = self.chunks.front().map(|first| first.base) else {
             return Unsaved::None;
         };
@@ -281,12 +362,19 @@ impl Stream {
         let end = from.saturating_add(looks).min(self.chunks.len());
         match self
             .chunks
-            .range_mut(from..end)
+            .range(from..end)
             .find(|chunk| chunk.saved != mark)
         {
-            Some(chunk) => Unsaved::Chunk(chunk),
+            Some(chunk) => Unsaved::Chunk(chunk.span(self.len_at(chunk, mark))),
             None if from == end => Unsaved::None,
             None => Unsaved::From(base + end as u64 * CHUNK, end - from),
+        }
+    }
+
+    /// The checkpoint of this number has the chunk with this position.
+    pub(crate) fn mark_chunk(&mut self, seq: u64, mark: u32) {
+        if let Some(chunk) = self.chunk_of_mut(seq) {
+            chunk.saved = mark;
         }
     }
 

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use self::chunk::CHUNK;
 pub(crate) use self::{
     chunk::{Chunk, Reference},
-    codec::Unsaved,
+    codec::{Span, Unsaved},
 };
 
 /// Chunks that wait to be used again; shared by all streams of a partition.
@@ -59,8 +59,12 @@ pub(crate) struct Stream {
     floor: u64,
     next: u64,
     live: u32,
+    /// Positions that the chunk with the mark of an end had when that checkpoint began; not replicated.
+    tail: u16,
     bytes: u64,
 }
+
+const _: () = assert!(size_of::<Stream>() == 64, "sessions count with it");
 
 impl Stream {
     /// All below is done.
