@@ -13,7 +13,7 @@ mod sessions;
 use std::{collections::BTreeMap, rc::Rc};
 
 pub(crate) use self::ages::Ages;
-pub(crate) use self::encode::encode_extra;
+pub(crate) use self::encode::encode_scan;
 pub(crate) use self::groups::{GroupLead, Leaving, Passing, SharedGroup};
 
 use bytes::Bytes;

@@ -70,6 +70,11 @@ impl Chunk {
         u64::from(self.len)
     }
 
+    /// Its first position.
+    pub(crate) const fn base(&self) -> u64 {
+        self.base
+    }
+
     /// Where the next chunk begins.
     pub(super) const fn end(&self) -> u64 {
         self.base + CHUNK
@@ -203,6 +208,45 @@ impl Chunk {
             mask = u64::MAX;
         }
         None
+    }
+
+    /// References that are not done, with their positions, from one on.
+    pub(crate) fn live_from(&self, mut seq: u64) -> impl Iterator<Item = (u64, Reference)> + '_ {
+        std::iter::from_fn(move || {
+            let found = self.next_not_done(seq)?;
+            seq = found + 1;
+            Some((found, self.get(found)?))
+        })
+    }
+
+    /// A position is not done after all. False: it is not done already, or none of this chunk.
+    pub(super) fn put_back(&mut self, seq: u64, reference: Reference, received: bool) -> bool {
+        let Some((at, word, bit)) = self.place(seq) else {
+            return false;
+        };
+        if self.done[word] & bit == 0 {
+            return false;
+        }
+        if self.slots.is_empty() {
+            self.slots.resize(usize::from(self.len), Slot::NONE);
+        }
+        self.slots[at] = reference.slot;
+        match &mut self.looks {
+            Looks::All(look) if self.open == 0 => *look = reference.look,
+            Looks::All(look) if *look == reference.look => {}
+            Looks::All(look) => {
+                let mut each = vec![*look; self.slots.len()];
+                each[at] = reference.look;
+                self.looks = Looks::Each(each);
+            }
+            Looks::Each(each) => each[at] = reference.look,
+        }
+        self.open += 1;
+        self.done[word] &= !bit;
+        if received {
+            self.received[word] |= bit;
+        }
+        true
     }
 
     pub(super) fn check(&self) -> u32 {
