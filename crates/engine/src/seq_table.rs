@@ -143,6 +143,15 @@ impl<T> SeqTable<T> {
             .find_map(|(place, seq)| Some((Seq(seq), place.as_ref()?)))
     }
 
+    /// Those from `seq` on, in order.
+    pub(crate) fn iter_from(&self, seq: Seq) -> impl Iterator<Item = (Seq, &T)> {
+        let skip = usize::try_from(seq.0.saturating_sub(self.base)).unwrap_or(usize::MAX);
+        let skip = skip.min(self.ring.len());
+        let old = self.old.range(seq..).map(|(&seq, value)| (seq, value));
+        let ring = self.ring.range(skip..).zip(self.base + skip as u64..);
+        old.chain(ring.filter_map(|(place, seq)| Some((Seq(seq), place.as_ref()?))))
+    }
+
     /// Number of positions.
     pub(crate) fn len(&self) -> usize {
         self.old.len() + self.live

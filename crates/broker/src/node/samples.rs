@@ -23,13 +23,14 @@ const LINE: usize = 32;
 /// Every one of them, oldest first.
 const SAMPLES: &[&str] = &[
     "format-1", "engine-2", "format-2", "format-3", "format-4", "format-5", "format-6", "format-7",
+    "format-8",
 ];
 /// From this one on they have records that the cleaner has moved.
-const CLEANED: &[&str] = &["format-4", "format-5", "format-6", "format-7"];
+const CLEANED: &[&str] = &["format-4", "format-5", "format-6", "format-7", "format-8"];
 /// From this one on they have users, who have sessions and retained messages.
-const WITH_USERS: &[&str] = &["format-6", "format-7"];
+const WITH_USERS: &[&str] = &["format-6", "format-7", "format-8"];
 /// From this one on they have summaries of segments.
-const SUMMED: &[&str] = &["format-7"];
+const SUMMED: &[&str] = &["format-7", "format-8"];
 
 fn sample_path(name: &str) -> PathBuf {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");

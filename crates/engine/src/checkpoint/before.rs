@@ -9,20 +9,13 @@ use super::{
     walk::Walk,
 };
 use crate::{
-    entry::{Fact, OutcomeFact, PublishFact, Rare, TargetsAt},
+    entry::{Fact, Fate, OutcomeFact, PublishFact, Rare, TargetsAt},
+    group::Fact as GroupFact,
     ids::{self, Owner},
     retained,
-    state::State,
-    stream::Stream,
+    session::Session,
+    state::{SharedGroup, State},
 };
-
-/// All positions of a stream.
-const ALL: (u64, u64) = (0, u64::MAX);
-
-/// The last position of a stream: what is pushed changes the chunk that holds it.
-const fn last_of(stream: &Stream) -> (u64, u64) {
-    (stream.next().saturating_sub(1), stream.next())
-}
 
 impl State {
     /// Writes what a fact is about to change.
@@ -42,9 +35,23 @@ impl State {
     }
 }
 
+impl State {
+    /// Writes what ends with a reference of a group, within another fact.
+    #[cold]
+    pub(crate) fn save_before_shared_end(&mut self, number: u64, seq: u64) {
+        let Some(mut saving) = self.saving.take() else {
+            return;
+        };
+        if !saving.is_planted() {
+            saving.before_shared_end(self, number, (seq, seq + 1));
+        }
+        self.saving = Some(saving);
+    }
+}
+
 impl Saving {
     /// Whether the bug is planted: never without the feature.
-    const fn is_planted(&self) -> bool {
+    pub(super) const fn is_planted(&self) -> bool {
         cfg!(feature = "planted") && self.late
     }
 
@@ -54,13 +61,13 @@ impl Saving {
             TargetsAt::Same => {}
             TargetsAt::Inline(count, at) => {
                 for target in publish.inline(count, at) {
-                    self.stream(state, target.stream, last_of);
+                    self.note_end(state, target.stream);
                 }
             }
             TargetsAt::Set(set) => {
                 let targets = state.sets.get(set as usize).cloned().flatten();
                 for target in targets.iter().flat_map(|targets| targets.iter()) {
-                    self.stream(state, target.stream, last_of);
+                    self.note_end(state, target.stream);
                 }
             }
         }
@@ -69,44 +76,112 @@ impl Saving {
         }
     }
 
-    fn before_outcome(&mut self, state: &mut State, outcome: &OutcomeFact) {
-        let range = (outcome.first, outcome.last.saturating_add(1));
-        self.stream(state, outcome.stream, |_| range);
+    /// What is appended changes nothing that is written, once it is known where the stream ended.
+    fn note_end(&self, state: &mut State, number: u64) {
+        match ids::owner(number) {
+            Owner::Session => {
+                if let Some(session) = state.sessions.get_mut(number) {
+                    session.stream.note_end(self.mark);
+                }
+            }
+            Owner::Group => {
+                if let Some(group) = state.groups.get_mut(number) {
+                    group.stream.note_end(self.mark);
+                }
+            }
+        }
     }
 
-    /// The chunks of a stream in a range, and what says where the stream ends.
-    fn stream(&mut self, state: &mut State, number: u64, range: impl Fn(&Stream) -> (u64, u64)) {
+    fn before_outcome(&mut self, state: &mut State, outcome: &OutcomeFact) {
+        let range = (outcome.first, outcome.last.saturating_add(1));
+        let number = outcome.stream;
         let names = Names {
             records: &state.records,
             looks: &state.looks,
         };
         match ids::owner(number) {
             Owner::Session => {
-                if let Some(session) = state.sessions.get_mut(number) {
-                    self.session(session);
-                    let range = range(&session.stream);
-                    self.chunks(number, &mut session.stream, range, names);
+                let Some(session) = state.sessions.get_mut(number) else {
+                    return;
+                };
+                self.session(session);
+                let stream = &mut session.stream;
+                match outcome.fate {
+                    Fate::Received => self.before_received(number, stream, range, names),
+                    Fate::Done | Fate::Rejected | Fate::Skipped | Fate::Expired | Fate::Dropped => {
+                        self.before_end(number, stream, range, names);
+                    }
                 }
             }
-            Owner::Group => {
-                if let Some(group) = state.groups.get_mut(number) {
-                    self.group(number, group);
-                    let range = range(&group.stream);
-                    self.chunks(number, &mut group.stream, range, names);
-                }
-            }
+            Owner::Group => self.before_shared_end(state, number, range),
         }
     }
 
-    fn before_session(&mut self, state: &mut State, session: SessionUid) {
-        if let Some(session) = state.sessions.get_mut(session.0) {
-            self.whole_session(session);
-        }
-    }
-
-    fn before_group(&mut self, state: &mut State, number: u64) {
+    /// References of a group are about to end, and with them what it knows of their messages.
+    fn before_shared_end(&mut self, state: &mut State, number: u64, range: (u64, u64)) {
+        let names = Names {
+            records: &state.records,
+            looks: &state.looks,
+        };
         if let Some(group) = state.groups.get_mut(number) {
             self.group(number, group);
+            self.before_messages(number, group, range);
+            self.before_end(number, &mut group.stream, range, names);
+        }
+    }
+
+    fn before_session(
+        &mut self,
+        state: &mut State,
+        session: SessionUid,
+        before: impl FnOnce(&mut Self, &mut Session),
+    ) {
+        if let Some(session) = state.sessions.get_mut(session.0) {
+            self.session(session);
+            before(self, session);
+        }
+    }
+
+    fn before_group(
+        &mut self,
+        state: &mut State,
+        number: u64,
+        before: impl FnOnce(&mut Self, &mut SharedGroup),
+    ) {
+        if let Some(group) = state.groups.get_mut(number) {
+            self.group(number, group);
+            before(self, group);
+        }
+    }
+
+    fn before_subscribed(&mut self, session: &mut Session, name: (Option<&str>, &str), scan: u64) {
+        let at = session.find(name.0, name.1);
+        self.before_subscription(session, at.unwrap_or(session.subscriptions.len()));
+        if scan != 0 {
+            self.before_scan(session, scan);
+            self.before_scans_of(session, name.1);
+        }
+    }
+
+    /// The last subscription gets the place of the one that goes.
+    fn before_unsubscribed(&mut self, session: &mut Session, name: (Option<&str>, &str)) {
+        if let Some(at) = session.find(name.0, name.1) {
+            self.before_subscription(session, at);
+            self.before_subscription(session, session.subscriptions.len() - 1);
+            self.before_scans_of(session, name.1);
+        }
+    }
+
+    fn before_group_fact(&mut self, number: u64, group: &SharedGroup, fact: &GroupFact) {
+        match *fact {
+            GroupFact::Assigned { seq, .. }
+            | GroupFact::Unassigned { seq }
+            | GroupFact::Received { seq } => self.before_owed(number, group, seq),
+            GroupFact::Attempts { seq, .. } => self.before_attempts(number, group, seq),
+            GroupFact::Done { seq } => {
+                self.before_owed(number, group, seq);
+                self.before_attempts(number, group, seq);
+            }
         }
     }
 
@@ -214,42 +289,63 @@ impl Saving {
                 self.new_sets.insert(*set);
             }
             Rare::SetDropped { set } => self.before_set_dropped(state, *set),
+            Rare::SessionOwned { session, .. } => self.before_session(state, *session, |_, _| {}),
             Rare::SessionAttached { session, .. }
-            | Rare::SessionOwned { session, .. }
             | Rare::SessionDetached { session, .. }
-            | Rare::WillTaken { session }
-            | Rare::Unsubscribed { session, .. }
-            | Rare::ScanMoved { session, .. }
-            | Rare::ScanEnded { session, .. }
-            | Rare::Held { session, .. }
-            | Rare::Released { session, .. } => self.before_session(state, *session),
+            | Rare::WillTaken { session } => {
+                self.before_session(state, *session, Self::before_will);
+            }
+            Rare::Held {
+                session, packet_id, ..
+            }
+            | Rare::Released { session, packet_id } => {
+                self.before_session(state, *session, |to, it| to.before_hold(it, *packet_id));
+            }
+            Rare::ScanMoved { session, scan, .. } | Rare::ScanEnded { session, scan } => {
+                self.before_session(state, *session, |to, it| to.before_scan(it, *scan));
+            }
+            Rare::Unsubscribed {
+                session,
+                filter,
+                share,
+            } => self.before_session(state, *session, |to, it| {
+                to.before_unsubscribed(it, (share.as_deref(), filter));
+            }),
             Rare::Subscribed {
                 session,
                 share,
                 filter,
+                scan,
                 ..
             } => {
-                self.before_session(state, *session);
+                self.before_session(state, *session, |to, it| {
+                    to.before_subscribed(it, (share.as_deref(), filter), *scan);
+                });
                 if let Some(share) = share {
                     self.before_leaves(state, *session, Some((share, filter)));
                 }
             }
+            // What is left of it is written in steps ([`super::gone`]).
             Rare::SessionEnded { session } => {
-                self.before_session(state, *session);
+                self.before_session(state, *session, |_, _| {});
                 self.before_leaves(state, *session, None);
-                self.stream(state, session.0, |_| ALL);
             }
             Rare::RetainedExpired { topic, .. } => self.before_retained(state, topic),
             Rare::ForwardDone { to, seq } => self.before_forward_done(state, *to, *seq),
-            Rare::GroupJoined { group, .. }
-            | Rare::GroupInherits { group, .. }
-            | Rare::GroupTook { group, .. }
-            | Rare::GroupClosed { group } => self.before_group(state, *group),
-            // Who leaves for good takes messages of any position along.
-            Rare::GroupLeft { group, .. } | Rare::GroupEnded { group } => {
-                self.stream(state, *group, |_| ALL);
+            // What is owed to who leaves for good is written where it ends ([`State::save_before_shared_end`]).
+            Rare::GroupJoined { group, member, .. } | Rare::GroupLeft { group, member, .. } => {
+                self.before_group(state, *group, |to, it| {
+                    to.before_member(*group, it, *member)
+                });
             }
-            Rare::GroupFact { group, .. } => self.before_group(state, *group),
+            // What is left of one that ends is written in steps ([`super::gone`]).
+            Rare::GroupInherits { group, .. }
+            | Rare::GroupTook { group, .. }
+            | Rare::GroupClosed { group }
+            | Rare::GroupEnded { group } => self.before_group(state, *group, |_, _| {}),
+            Rare::GroupFact { group, fact } => self.before_group(state, *group, |to, it| {
+                to.before_group_fact(*group, it, fact);
+            }),
             Rare::LeaveDone { request } => self.before_leave_done(state, *request),
         }
     }

@@ -139,7 +139,7 @@ impl NeededRecords {
         reader: &mut Reader<'_>,
     ) -> Result<(), DecodeError> {
         match kind {
-            Kind::Chunk => {
+            Kind::Chunk | Kind::Ended => {
                 reader.read::<u64>()?;
                 let mut addresses = AddressReader::new(&mut self.found, naming);
                 Chunk::read(reader, &mut Looks::default(), &mut addresses)?;
@@ -173,7 +173,14 @@ impl NeededRecords {
             | Kind::Leave
             | Kind::Outbox
             | Kind::Owner
-            | Kind::Ages => {}
+            | Kind::Ages
+            | Kind::Places
+            | Kind::Holds
+            | Kind::Scans
+            | Kind::Members
+            | Kind::Owed
+            | Kind::Attempts
+            | Kind::Unreceived => {}
         }
         Ok(())
     }

@@ -18,8 +18,9 @@ use crate::{
 
 /// Version of this form. All up to it are read, later ones are refused by name.
 ///
-/// 2: sessions may have owners. 3: when entries came. 4: how long records are. 5: owners may be accounts.
-pub const STATE_VERSION: u16 = 5;
+/// 2: sessions may have owners. 3: when entries came. 4: how long records are. 5: owners may be accounts. 6: what a session or a group may have much
+/// of is in units of its own, and references that ended by themselves.
+pub const STATE_VERSION: u16 = 6;
 /// Bytes of a piece, the last one excepted.
 pub(super) const PIECE_BYTES: usize = 64 * 1024;
 /// Room behind a full piece for the unit that fills it. Where that is enough, what is written never moves: to copy a piece into memory that
@@ -43,11 +44,11 @@ pub(super) enum Kind {
     Session = 5,
     /// Some subscriptions of a session, in their order.
     Subscriptions = 6,
-    /// Will, holds and scans of a session.
+    /// The will of a session; before version 6 its holds and scans too.
     Extra = 7,
     /// 256 references of a stream of a session or a group.
     Chunk = 8,
-    /// A shared group without its stream.
+    /// A shared group without its stream, and since version 6 without what follows in units of their own.
     Group = 9,
     /// A session that left a group which has not confirmed it.
     Leave = 10,
@@ -63,6 +64,22 @@ pub(super) enum Kind {
     Owner = 15,
     /// When entries came.
     Ages = 16,
+    /// Some subscriptions of a session, with their places.
+    Places = 17,
+    /// Some holds of a session.
+    Holds = 18,
+    /// Some scans of a session.
+    Scans = 19,
+    /// Some members of a group.
+    Members = 20,
+    /// Some QoS 2 deliveries of a group.
+    Owed = 21,
+    /// How often some messages of a group were tried.
+    Attempts = 22,
+    /// References of a stream that their chunk says to be done.
+    Ended = 23,
+    /// References of a stream that their chunk, or the unit of those that ended, may say to be received and that were not.
+    Unreceived = 24,
 }
 
 impl Kind {
@@ -84,6 +101,14 @@ impl Kind {
             14 => Self::End,
             15 => Self::Owner,
             16 => Self::Ages,
+            17 => Self::Places,
+            18 => Self::Holds,
+            19 => Self::Scans,
+            20 => Self::Members,
+            21 => Self::Owed,
+            22 => Self::Attempts,
+            23 => Self::Ended,
+            24 => Self::Unreceived,
             _ => return None,
         })
     }
@@ -166,10 +191,25 @@ impl Output {
 
     /// Appends a unit; returns its bytes.
     pub(super) fn unit(&mut self, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) -> usize {
+        self.unit_unless_empty(kind, |out| {
+            write(out);
+            true
+        })
+    }
+
+    /// Appends a unit, unless `write` says that there is nothing in it; returns its bytes.
+    pub(super) fn unit_unless_empty(
+        &mut self,
+        kind: Kind,
+        write: impl FnOnce(&mut Vec<u8>) -> bool,
+    ) -> usize {
         let start = self.open.len();
         self.open.push(kind as u8);
         self.open.extend_from_slice(&[0; 4]);
-        write(&mut self.open);
+        if !write(&mut self.open) {
+            self.open.truncate(start);
+            return 0;
+        }
         let len = self.open.len() - start;
         let body = u32::try_from(len - UNIT_HEADER_BYTES).expect("a unit is far below 4 GiB");
         self.open[start + 1..start + UNIT_HEADER_BYTES].copy_from_slice(&body.to_le_bytes());

@@ -3,6 +3,7 @@
 use courser_contract::{PartitionId, Seq};
 
 use super::{
+    items::Part,
     save::{OpenSet, Saving},
     unit::Names,
 };
@@ -41,8 +42,8 @@ impl Default for Walk {
 }
 
 impl Saving {
-    /// Goes on until about `budget` bytes are written. A single session or group is not cut, nor are 64 references of a stream: at most what
-    /// it takes comes on top.
+    /// Goes on until about `budget` bytes are written. The head of a session or group is not cut, nor 64 references of a stream, nor an item of a
+    /// list: at most what that takes comes on top.
     pub(super) fn walk(&mut self, state: &mut State, budget: usize) {
         let mut spent = 0;
         while spent < budget && self.walk != Walk::Done {
@@ -55,6 +56,9 @@ impl Saving {
     fn step(&mut self, state: &mut State) -> usize {
         if !self.open_sets.is_empty() {
             return self.set();
+        }
+        if let Some(bytes) = self.walk_gone() {
+            return bytes;
         }
         match self.walk.clone() {
             Walk::Sets(set) => self.walk_sets(state, set),
@@ -96,11 +100,11 @@ impl Saving {
             looks: &state.looks,
         };
         if let Some(session) = state.sessions.at_mut(place) {
-            if session.saved.head != self.mark {
+            if !session.saved.has(self.mark, Part::Head) {
                 return self.session(session);
             }
-            if session.saved.rest != self.mark {
-                return self.subscriptions(session);
+            if let Some(bytes) = self.rest_of_session(session) {
+                return bytes;
             }
             let uid = session.uid.0;
             if let Some((bytes, next)) = self.next_chunk(uid, &mut session.stream, from, names) {
@@ -122,8 +126,11 @@ impl Saving {
             looks: &state.looks,
         };
         if let Some((number, group)) = state.groups.numbered_at_mut(place) {
-            if group.saved != self.mark {
+            if !group.saved.has(self.mark, Part::Head) {
                 return self.group(number, group);
+            }
+            if let Some(bytes) = self.rest_of_group(number, group) {
+                return bytes;
             }
             if let Some((bytes, next)) = self.next_chunk(number, &mut group.stream, from, names) {
                 self.walk = Walk::Groups(place, next);

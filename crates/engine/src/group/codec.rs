@@ -106,10 +106,7 @@ impl Canonical for Part {
 impl Group {
     /// Appends the canonical bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        self.share.write(out);
-        self.filter.write(out);
-        self.strategy.write(out);
-        self.part.write(out);
+        self.encode_head(out);
         write_count(self.members.len(), out);
         for (home, member) in &self.members {
             home.write(out);
@@ -125,6 +122,29 @@ impl Group {
             seq.write(out);
             attempts.write(out);
         }
+    }
+
+    /// Appends those of what does not grow.
+    pub(crate) fn encode_head(&self, out: &mut Vec<u8>) {
+        self.share.write(out);
+        self.filter.write(out);
+        self.strategy.write(out);
+        self.part.write(out);
+    }
+
+    /// Puts back a member. False: it is there.
+    pub(crate) fn restore_member(&mut self, home: HomeRef, member: Member) -> bool {
+        self.members.insert(home, member).is_none()
+    }
+
+    /// Puts back what is owed of a message. False: it is there.
+    pub(crate) fn restore_owed(&mut self, seq: Seq, owed: Owed) -> bool {
+        self.owed.insert(seq, owed).is_none()
+    }
+
+    /// Puts back how often a message was tried. False: it is there, or that is never written.
+    pub(crate) fn restore_attempts(&mut self, seq: Seq, attempts: u32) -> bool {
+        attempts > 0 && self.attempts.insert(seq, attempts).is_none()
     }
 
     /// Reads what [`Group::encode`] wrote.

@@ -183,18 +183,12 @@ impl Group {
     }
 
     /// A session leaves. Returns the messages that are done by it, in order: when a session ends, the QoS 2 messages begun
-    /// with it go to nobody else (v5 [MQTT-4.8.2-5]).
+    /// with it go to nobody else (v5 [MQTT-4.8.2-5]). The caller applies that for each.
     pub(crate) fn leave(&mut self, member: HomeRef, why: Leave) -> Vec<Seq> {
         self.members.remove(&member);
         match why {
             Leave::Unsubscribed => Vec::new(),
-            Leave::SessionEnded => {
-                let discarded: Vec<Seq> = self.owed_to(member).map(|(seq, _)| seq).collect();
-                for &seq in &discarded {
-                    self.apply(&Fact::Done { seq });
-                }
-                discarded
-            }
+            Leave::SessionEnded => self.owed_to(member).map(|(seq, _)| seq).collect(),
         }
     }
 
@@ -247,6 +241,12 @@ impl Group {
         self.members.iter().map(|(&home, member)| (home, member))
     }
 
+    /// Those at or behind one.
+    pub(crate) fn members_from(&self, from: HomeRef) -> impl Iterator<Item = (HomeRef, &Member)> {
+        let members = self.members.range(from..);
+        members.map(|(&home, member)| (home, member))
+    }
+
     /// The QoS 2 delivery of a message.
     pub(crate) fn owed(&self, seq: Seq) -> Option<&Owed> {
         self.owed.get(seq)
@@ -262,6 +262,17 @@ impl Group {
     /// All QoS 2 deliveries, in order.
     pub(crate) fn all_owed(&self) -> impl Iterator<Item = (Seq, &Owed)> {
         self.owed.iter()
+    }
+
+    /// Those from a position on.
+    pub(crate) fn owed_from(&self, from: Seq) -> impl Iterator<Item = (Seq, &Owed)> {
+        self.owed.iter_from(from)
+    }
+
+    /// How often messages from a position on were tried.
+    pub(crate) fn attempts_from(&self, from: Seq) -> impl Iterator<Item = (Seq, u32)> {
+        let attempts = self.attempts.range(from..);
+        attempts.map(|(&seq, &attempts)| (seq, attempts))
     }
 
     /// Deliveries of a message that were begun and not finished, as far as committed.

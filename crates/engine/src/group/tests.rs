@@ -99,7 +99,10 @@ impl Bench {
     }
 
     fn leave(&mut self, session: u64, why: Leave) {
-        self.done.extend(self.group.leave(home(session), why));
+        let done = self.group.leave(home(session), why);
+        done.iter()
+            .for_each(|&seq| self.group.apply(&Fact::Done { seq }));
+        self.done.extend(done);
         self.dispatch
             .left(&self.group, home(session), why, &mut self.facts);
     }

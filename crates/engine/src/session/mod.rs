@@ -22,7 +22,7 @@ pub(crate) use self::{
     requests::{Held, Name, OpenRequests, Request, Wanted},
     subscriptions::Subscriptions,
 };
-use crate::{entry::ScanState, stream::Stream};
+use crate::{checkpoint::Saved, entry::ScanState, stream::Stream};
 
 /// Packet ids of a session's own stream: `1 + seq mod 32767` (M30).
 pub(crate) const PACKET_IDS: u64 = 32_767;
@@ -57,15 +57,6 @@ pub(crate) struct Session {
 /// A user to whom a session belongs. Sessions point to it: where nobody logs in it costs them one word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnerName(pub(crate) Box<str>);
-
-/// The last checkpoint that has a part of a session, or began before there was a session.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Saved {
-    /// What changes with messages.
-    pub(crate) head: u32,
-    /// Subscriptions and the extra part.
-    pub(crate) rest: u32,
-}
 
 const _: () = assert!(
     size_of::<Session>() <= 320,

@@ -10,7 +10,7 @@ use crate::{
     canonical::{Canonical, write_count, write_str},
     look,
     record::{Address, Slot},
-    session::{Extra, Session},
+    session::{Extra, Scan, Session},
     stream::Stream,
 };
 
@@ -116,7 +116,7 @@ impl State {
 }
 
 /// The part that few sessions have.
-pub(crate) fn encode_extra(extra: &Extra, out: &mut Vec<u8>) {
+fn encode_extra(extra: &Extra, out: &mut Vec<u8>) {
     extra.will.write(out);
     extra.will_due.write(out);
     write_count(extra.holds.len(), out);
@@ -125,14 +125,19 @@ pub(crate) fn encode_extra(extra: &Extra, out: &mut Vec<u8>) {
         hash.write(out);
     }
     write_count(extra.scans.len(), out);
-    for (scan, open) in &extra.scans {
-        scan.write(out);
-        open.filter.write(out);
-        write_count(open.cursors.len(), out);
-        for (partition, state) in &open.cursors {
-            partition.write(out);
-            state.write(out);
-        }
+    for (number, scan) in &extra.scans {
+        encode_scan(*number, scan, out);
+    }
+}
+
+/// A scan of a session.
+pub(crate) fn encode_scan(number: u64, scan: &Scan, out: &mut Vec<u8>) {
+    number.write(out);
+    scan.filter.write(out);
+    write_count(scan.cursors.len(), out);
+    for (partition, state) in &scan.cursors {
+        partition.write(out);
+        state.write(out);
     }
 }
 

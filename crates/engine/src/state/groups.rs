@@ -10,6 +10,7 @@ use courser_contract::{
 use super::{IndexChanged, Sink, State};
 use crate::{
     canonical::{Canonical, write_count},
+    checkpoint::Saved,
     entry::OutcomeFact,
     group::{Dispatch, Fact, Group, Leave, Part},
     ids,
@@ -25,8 +26,9 @@ pub(crate) struct SharedGroup {
     pub(crate) group: Group,
     pub(crate) stream: Stream,
     pub(crate) lead: GroupLead,
-    /// The checkpoint that has the group; not replicated.
-    pub(crate) saved: u32,
+    /// What the last checkpoint has of the group, and where the stream ended when it began, once it has the head; not replicated.
+    pub(crate) saved: Saved,
+    pub(crate) saved_end: u64,
 }
 
 /// What the leader keeps beside a group.
@@ -120,7 +122,8 @@ impl State {
             group: Group::new(share, filter, strategy),
             stream: Stream::default(),
             lead: GroupLead::default(),
-            saved: self.saved,
+            saved: Saved::all(self.saved),
+            saved_end: 0,
         };
         self.groups.insert(number, Box::new(made));
         self.by_share.insert((share.into(), filter.into()), number);
@@ -156,6 +159,12 @@ impl State {
             Leave::Unsubscribed
         };
         for seq in group.group.leave(member, why) {
+            if self.saving.is_some() {
+                self.save_before_shared_end(number, seq.0);
+            }
+            if let Some(group) = self.groups.get_mut(number) {
+                group.group.apply(&Fact::Done { seq });
+            }
             self.end_shared(number, (seq.0, seq.0 + 1), sink);
         }
     }
@@ -170,6 +179,7 @@ impl State {
             stream,
             lead,
             saved: _,
+            saved_end: _,
         } = &mut **group;
         let mut forgotten = 0;
         stream.end_range(first, end, |seq, reference| {
@@ -200,10 +210,9 @@ impl State {
             self.by_share.remove(&name);
         }
         self.unmatch_group(gone.group.filter(), number);
-        self.queued -= u64::from(gone.stream.live());
-        for reference in gone.stream.drain(&mut self.spare) {
-            self.records.release(reference.slot);
-            self.looks.release(reference.look);
+        let chunks = self.drain_stream(number, &mut gone.stream);
+        if let Some(saving) = &mut self.saving {
+            saving.keep_group(number, gone, chunks);
         }
     }
 

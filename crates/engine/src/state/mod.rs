@@ -13,7 +13,7 @@ mod sessions;
 use std::{collections::BTreeMap, rc::Rc};
 
 pub(crate) use self::ages::Ages;
-pub(crate) use self::encode::encode_extra;
+pub(crate) use self::encode::encode_scan;
 pub(crate) use self::groups::{GroupLead, Leaving, Passing, SharedGroup};
 
 use bytes::Bytes;
@@ -82,7 +82,7 @@ pub(crate) struct State {
     pub(crate) queued: u64,
     /// The checkpoint that is being written (M42); not replicated.
     pub(crate) saving: Option<Box<Saving>>,
-    /// Number of the last checkpoint that was begun.
+    /// Number of the last checkpoint that was begun: an even one.
     pub(crate) saved: u32,
 }
 

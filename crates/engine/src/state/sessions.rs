@@ -5,10 +5,11 @@ use courser_contract::{SessionUid, WallMs};
 
 use super::{IndexChanged, Sink, State};
 use crate::{
+    checkpoint::Saved,
     entry::AttachFact,
     ids,
     l2::{Entry, FilterChange},
-    session::{Saved, Scan, Session, Subscribed, Subscriptions},
+    session::{Scan, Session, Subscribed, Subscriptions},
     stream::Stream,
 };
 
@@ -36,10 +37,7 @@ impl State {
             subscriptions: Subscriptions::default(),
             extra: None,
             lead: crate::session::SessionLead::default(),
-            saved: Saved {
-                head: self.saved,
-                rest: self.saved,
-            },
+            saved: Saved::all(self.saved),
         });
         attach_session(&mut session, attach);
         if !client_id.is_empty() {
@@ -61,13 +59,12 @@ impl State {
         if self.by_client.get(&session.client_id) == Some(&uid.0) {
             self.by_client.remove(&session.client_id);
         }
-        for subscription in std::mem::take(&mut session.subscriptions) {
-            self.forget_subscription(uid, &subscription);
+        for subscription in &*session.subscriptions {
+            self.forget_subscription(uid, subscription);
         }
-        self.queued -= u64::from(session.stream.live());
-        for reference in session.stream.drain(&mut self.spare) {
-            self.records.release(reference.slot);
-            self.looks.release(reference.look);
+        let chunks = self.drain_stream(uid.0, &mut session.stream);
+        if let Some(saving) = &mut self.saving {
+            saving.keep_session(session, chunks);
         }
     }
 

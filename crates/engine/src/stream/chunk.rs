@@ -5,6 +5,8 @@ use crate::record::Slot;
 /// Positions of a chunk.
 pub(super) const CHUNK: u64 = 256;
 pub(super) const WORDS: usize = 4;
+/// Numbers of checkpoints are even. With this bit it is said of a chunk that it has grown since then, and is not written.
+pub(super) const TAIL: u32 = 1;
 
 /// What a position of a stream says: which record, and how its delivery looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub(crate) struct Chunk {
     pub(super) len: u16,
     /// Positions that are not done.
     pub(super) open: u16,
-    /// The checkpoint that has it; not replicated.
+    /// The checkpoint that has it, or [`TAIL`] of one that began when a stream ended here; not replicated.
     pub(super) saved: u32,
     /// Empty once all of a full chunk is done: it stays as a place between others.
     pub(super) slots: Vec<Slot>,
@@ -64,22 +66,17 @@ impl Chunk {
         self.look_at = u64::MAX;
     }
 
+    pub(super) fn len(&self) -> u64 {
+        u64::from(self.len)
+    }
+
     /// Its first position.
     pub(crate) const fn base(&self) -> u64 {
         self.base
     }
 
-    /// The checkpoint of this number has it.
-    pub(crate) const fn mark(&mut self, saved: u32) {
-        self.saved = saved;
-    }
-
-    pub(super) fn len(&self) -> u64 {
-        u64::from(self.len)
-    }
-
     /// Where the next chunk begins.
-    pub(crate) const fn end(&self) -> u64 {
+    pub(super) const fn end(&self) -> u64 {
         self.base + CHUNK
     }
 
@@ -211,6 +208,45 @@ impl Chunk {
             mask = u64::MAX;
         }
         None
+    }
+
+    /// References that are not done, with their positions, from one on.
+    pub(crate) fn live_from(&self, mut seq: u64) -> impl Iterator<Item = (u64, Reference)> + '_ {
+        std::iter::from_fn(move || {
+            let found = self.next_not_done(seq)?;
+            seq = found + 1;
+            Some((found, self.get(found)?))
+        })
+    }
+
+    /// A position is not done after all. False: it is not done already, or none of this chunk.
+    pub(super) fn put_back(&mut self, seq: u64, reference: Reference, received: bool) -> bool {
+        let Some((at, word, bit)) = self.place(seq) else {
+            return false;
+        };
+        if self.done[word] & bit == 0 {
+            return false;
+        }
+        if self.slots.is_empty() {
+            self.slots.resize(usize::from(self.len), Slot::NONE);
+        }
+        self.slots[at] = reference.slot;
+        match &mut self.looks {
+            Looks::All(look) if self.open == 0 => *look = reference.look,
+            Looks::All(look) if *look == reference.look => {}
+            Looks::All(look) => {
+                let mut each = vec![*look; self.slots.len()];
+                each[at] = reference.look;
+                self.looks = Looks::Each(each);
+            }
+            Looks::Each(each) => each[at] = reference.look,
+        }
+        self.open += 1;
+        self.done[word] &= !bit;
+        if received {
+            self.received[word] |= bit;
+        }
+        true
     }
 
     pub(super) fn check(&self) -> u32 {

@@ -13,110 +13,20 @@ use courser_contract::QoS;
 
 use super::{
     Stream,
-    chunk::{CHUNK, Chunk, Looks as ChunkLooks, Reference, WORDS},
+    chunk::{CHUNK, Chunk, Looks as ChunkLooks, WORDS},
 };
 use crate::{
-    canonical::{Canonical, DecodeError, Reader},
-    checkpoint::{AddressReader, Addresses, Names},
-    look::{self, Looks},
-    record::{Said, Slot},
+    canonical::{DecodeError, Reader},
+    checkpoint::AddressReader,
+    look::Looks,
+    record::Slot,
 };
 
-/// Records that are looked at before the first of them is named: most are in no cache, and so they are waited for together. With one after the
-/// other the next look begins when the number of the one before is written.
-const AT_ONCE: usize = 16;
-
-const SOME_DONE: u8 = 1;
-const SOME_RECEIVED: u8 = 2;
+pub(super) const SOME_DONE: u8 = 1;
+pub(super) const SOME_RECEIVED: u8 = 2;
 
 impl Chunk {
-    /// Appends the chunk.
-    pub(crate) fn write(&self, names: &Names<'_>, addresses: &mut Addresses<'_>) {
-        self.write_head(names, addresses.out);
-        self.write_names(self.base, usize::MAX, names, addresses);
-    }
-
-    /// Appends what comes before the addresses.
-    pub(crate) fn write_head(&self, names: &Names<'_>, out: &mut Vec<u8>) {
-        let some = |words: &[u64; WORDS], flag| if *words == [0; WORDS] { 0 } else { flag };
-        let flags = some(&self.done, SOME_DONE) | some(&self.received, SOME_RECEIVED);
-        self.base.write(out);
-        (self.len() as u16).write(out);
-        flags.write(out);
-        if flags & SOME_DONE != 0 {
-            self.done.iter().for_each(|word| word.write(out));
-        }
-        if flags & SOME_RECEIVED != 0 {
-            self.received.iter().for_each(|word| word.write(out));
-        }
-        self.write_looks(names.looks, out);
-    }
-
-    /// Appends the next addresses, from the one of a position on, so many at most. Where the others begin; none: these were the last.
-    pub(crate) fn write_names(
-        &self,
-        from: u64,
-        count: usize,
-        names: &Names<'_>,
-        addresses: &mut Addresses<'_>,
-    ) -> Option<u64> {
-        let mut next = from;
-        let mut left = count;
-        while left > 0 {
-            let mut said = [Said::NOTHING; AT_ONCE];
-            let mut count = 0;
-            let at_once = left.min(AT_ONCE);
-            let live = self.live_from(next).take(at_once);
-            for (said, (seq, reference)) in said.iter_mut().zip(live) {
-                *said = names.records.said(reference.slot);
-                next = seq + 1;
-                count += 1;
-            }
-            said[..count].iter().for_each(|said| addresses.write(*said));
-            if count < at_once {
-                return None;
-            }
-            left -= count;
-        }
-        self.next_not_done(next)
-    }
-
-    /// References that are not done, with their positions, from one on.
-    fn live_from(&self, mut seq: u64) -> impl Iterator<Item = (u64, Reference)> + '_ {
-        std::iter::from_fn(move || {
-            let found = self.next_not_done(seq)?;
-            seq = found + 1;
-            Some((found, self.get(found)?))
-        })
-    }
-
-    fn write_looks(&self, looks: &Looks, out: &mut Vec<u8>) {
-        let mut distinct: Vec<u32> = Vec::new();
-        let mut each = Vec::new();
-        match &self.looks {
-            ChunkLooks::All(look) => distinct.extend((self.open > 0).then_some(*look)),
-            ChunkLooks::Each(_) => {
-                for (_, reference) in self.live_from(self.base) {
-                    let at = distinct.iter().position(|&look| look == reference.look);
-                    let at = at.unwrap_or_else(|| {
-                        distinct.push(reference.look);
-                        distinct.len() - 1
-                    });
-                    each.push(at as u8);
-                }
-            }
-        }
-        (distinct.len() as u16).write(out);
-        for &each in &distinct {
-            (look::qos(each) as u8 | u8::from(look::retain(each)) << 2).write(out);
-            looks.identifiers(each).cloned().write(out);
-        }
-        if distinct.len() > 1 {
-            out.extend_from_slice(&each);
-        }
-    }
-
-    /// Reads what [`Chunk::write`] wrote. Each reference becomes a place in `found`, which stands where its slot will.
+    /// Reads what [`Span::write`] wrote. Each reference becomes a place in `found`, which stands where its slot will.
     pub(crate) fn read(
         reader: &mut Reader<'_>,
         looks: &mut Looks,
@@ -236,67 +146,14 @@ fn read_words(reader: &mut Reader<'_>, there: bool, len: u16) -> Result<[u64; WO
     Ok(words)
 }
 
-/// What of a stream a checkpoint has not.
-pub(crate) enum Unsaved<'a> {
-    /// This chunk.
-    Chunk(&'a mut Chunk),
-    /// Nothing before this position, as a look at so many chunks has shown.
-    From(u64, usize),
-    /// Nothing.
-    None,
-}
-
 impl Stream {
-    /// Hands each chunk that holds a position of `first..end` and does not carry `mark` to `save`, and marks it.
-    pub(crate) fn save(
-        &mut self,
-        (first, end): (u64, u64),
-        mark: u32,
-        mut save: impl FnMut(&Chunk),
-    ) {
-        let Some(front) = self.chunks.front() else {
-            return;
-        };
-        let base = front.base;
-        let from = first.saturating_sub(base) / CHUNK;
-        let count = end.saturating_sub(base).div_ceil(CHUNK);
-        let from = usize::try_from(from).unwrap_or(usize::MAX);
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
-        let to = count.min(self.chunks.len());
-        for chunk in self.chunks.range_mut(from.min(to)..to) {
-            if chunk.saved != mark {
-                chunk.saved = mark;
-                save(chunk);
-            }
-        }
-    }
-
-    /// The first chunk at or after `seq` that does not carry `mark`, of so many that are looked at.
-    pub(crate) fn next_unsaved(&mut self, seq: u64, mark: u32, looks: usize) -> Unsaved<'_> {
-        let Some(base) = self.chunks.front().map(|first| first.base) else {
-            return Unsaved::None;
-        };
-        let from = usize::try_from(seq.saturating_sub(base) / CHUNK).unwrap_or(usize::MAX);
-        let from = from.min(self.chunks.len());
-        let end = from.saturating_add(looks).min(self.chunks.len());
-        match self
-            .chunks
-            .range_mut(from..end)
-            .find(|chunk| chunk.saved != mark)
-        {
-            Some(chunk) => Unsaved::Chunk(chunk),
-            None if from == end => Unsaved::None,
-            None => Unsaved::From(base + end as u64 * CHUNK, end - from),
-        }
-    }
-
     /// Puts back a chunk; they come in any order, and [`Stream::restore`] puts them in theirs.
     pub(crate) fn restore_chunk(&mut self, chunk: Chunk) {
         self.chunks.push_back(Box::new(chunk));
     }
 
     /// All chunks are back: whether they make a stream that ends before `next`.
-    pub(crate) fn restore(&mut self, next: u64) -> Result<(), DecodeError> {
+    pub(crate) fn line_up(&mut self, next: u64) -> Result<(), DecodeError> {
         let chunks = self.chunks.make_contiguous();
         chunks.sort_unstable_by_key(|chunk| chunk.base);
         let mut base = chunks.first().map_or(next, |chunk| chunk.base);
@@ -305,16 +162,47 @@ impl Stream {
                 return Err(POSITIONS);
             }
             base += chunk.len();
-            self.live += u32::from(chunk.open);
         }
-        self.floor = match chunks.first() {
-            Some(first) => first.first_not_done().ok_or(POSITIONS)?,
-            None => next,
-        };
         if base != next {
             return Err(POSITIONS);
         }
         self.next = next;
+        Ok(())
+    }
+
+    /// Puts back references that ended before their chunk was written, which says that they are done.
+    pub(crate) fn restore_ended(&mut self, ended: &Chunk) -> Result<(), DecodeError> {
+        for (seq, reference) in ended.live_from(ended.base) {
+            let chunk = self.chunk_of_mut(seq).ok_or(POSITIONS)?;
+            if !chunk.put_back(seq, reference, ended.is_received(seq)) {
+                return Err(POSITIONS);
+            }
+        }
+        Ok(())
+    }
+
+    /// PUBREC of these references came after the checkpoint began.
+    pub(crate) fn restore_unreceived(
+        &mut self,
+        base: u64,
+        words: [u64; WORDS],
+    ) -> Result<(), DecodeError> {
+        let chunk = self.chunk_of_mut(base).filter(|chunk| chunk.base == base);
+        let received = &mut chunk.ok_or(POSITIONS)?.received;
+        for (received, word) in received.iter_mut().zip(words) {
+            *received &= !word;
+        }
+        Ok(())
+    }
+
+    /// All of a stream is back: whether it is one.
+    pub(crate) fn restored(&mut self) -> Result<(), DecodeError> {
+        self.floor = match self.chunks.front() {
+            Some(first) => first.first_not_done().ok_or(POSITIONS)?,
+            None => self.next,
+        };
+        let open = self.chunks.iter().map(|chunk| u32::from(chunk.open));
+        self.live = open.sum();
         Ok(())
     }
 

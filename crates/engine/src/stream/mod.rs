@@ -13,13 +13,14 @@
 
 mod chunk;
 mod codec;
+mod save;
 
 use std::collections::VecDeque;
 
 use self::chunk::CHUNK;
 pub(crate) use self::{
     chunk::{Chunk, Reference},
-    codec::Unsaved,
+    save::{Ending, Span, Unsaved},
 };
 
 /// Chunks that wait to be used again; shared by all streams of a partition.
@@ -44,7 +45,8 @@ impl SpareChunks {
         chunk
     }
 
-    fn give(&mut self, mut chunk: Box<Chunk>) {
+    /// A chunk is not needed any more.
+    pub(crate) fn give(&mut self, mut chunk: Box<Chunk>) {
         if self.chunks.len() < SPARE_MAX {
             chunk.clear();
             self.chunks.push(chunk);
@@ -59,8 +61,12 @@ pub(crate) struct Stream {
     floor: u64,
     next: u64,
     live: u32,
+    /// Positions that the chunk with the mark of an end had when that checkpoint began; not replicated.
+    tail: u16,
     bytes: u64,
 }
+
+const _: () = assert!(size_of::<Stream>() == 64, "sessions count with it");
 
 impl Stream {
     /// All below is done.
@@ -250,16 +256,15 @@ impl Stream {
         })
     }
 
-    /// Lets all go, and returns the references.
-    pub(crate) fn drain(&mut self, spare: &mut SpareChunks) -> Vec<Reference> {
-        let references = self.iter().map(|(_, reference)| reference).collect();
-        for chunk in self.chunks.drain(..) {
-            spare.give(chunk);
+    /// Lets the first chunk go. None: nothing is left.
+    pub(crate) fn take_chunk(&mut self) -> Option<Box<Chunk>> {
+        let chunk = self.chunks.pop_front();
+        if chunk.is_none() {
+            self.floor = self.next;
+            self.live = 0;
+            self.bytes = 0;
         }
-        self.floor = self.next;
-        self.live = 0;
-        self.bytes = 0;
-        references
+        chunk
     }
 
     #[cfg(test)]

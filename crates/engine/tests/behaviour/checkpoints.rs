@@ -66,9 +66,13 @@ pub(crate) fn whole(world: &mut World) -> Whole {
     let before = world.checkpoints;
     for _ in 0..10_000 {
         world.turn();
-        if world.checkpoints > before + 4 {
-            let whole = world.nodes[&DURABLE].checkpoints.whole();
-            return whole.expect("some have ended").clone();
+        let node = &world.nodes[&DURABLE];
+        let whole = node.checkpoints.whole();
+        let has_all = |whole: &&Whole| whole.end.index == node.partition.applied();
+        if world.checkpoints > before + 4
+            && let Some(whole) = whole.filter(has_all)
+        {
+            return whole.clone();
         }
     }
     panic!("checkpoints end");

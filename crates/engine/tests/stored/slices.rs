@@ -33,3 +33,22 @@ fn m42_a_slice_looks_at_few_chunks_that_are_written_already() {
     }
     assert!(slices * LOOKS >= SESSIONS * CHUNKS, "{slices} slices");
 }
+
+/// A message for sessions that nothing was written of yet: where each stream ended is noted, and what it had is written in steps.
+#[test]
+fn m42_a_message_for_a_thousand_sessions_writes_nothing_of_them() {
+    const RECEIVERS: u32 = 1_000;
+    let mut setup = Setup::new(Class::Durable, None);
+    for number in 0..RECEIVERS {
+        setup.open(number, AttachStage::Claim, 3_600, Some("all"));
+    }
+    for _ in 0..10 {
+        setup.append("all");
+    }
+    setup.turn();
+    assert!(setup.partition.begin_checkpoint());
+    let before = setup.partition.checkpoint_bytes();
+    setup.append("all");
+    setup.turn();
+    assert_eq!(setup.partition.checkpoint_bytes(), before);
+}

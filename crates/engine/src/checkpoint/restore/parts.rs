@@ -16,6 +16,7 @@ use crate::{
     origins::Origins,
     outbox::{Forward, Inbox, Outboxes, Refusable},
     record::Address,
+    session::Subscribed,
     state::{Ages, Forwarded},
     stream::{Chunk, Stream},
 };
@@ -44,6 +45,11 @@ pub(in crate::checkpoint) struct Parts {
     sets: BTreeMap<u32, Vec<Target>>,
     /// Where streams end.
     ends: Vec<(u64, u64)>,
+    /// References of streams that ended by themselves, and places of those that were not received.
+    ended: Vec<(u64, Chunk)>,
+    unreceived: Vec<(u64, u64, [u64; 4])>,
+    /// Subscriptions by session and place, behind those that came in order.
+    places: BTreeMap<(u64, u32), Subscribed>,
     queued: u64,
 }
 
@@ -59,6 +65,9 @@ impl Parts {
             numbers: Named::new(),
             sets: BTreeMap::new(),
             ends: Vec::new(),
+            ended: Vec::new(),
+            unreceived: Vec::new(),
+            places: BTreeMap::new(),
             queued: 0,
         }
     }
@@ -72,7 +81,7 @@ impl Parts {
             wall_ms: state.wall.0,
             units: self.units,
             sessions: state.sessions.len() as u64,
-            subscriptions: state.subscriptions,
+            subscriptions: state.subscriptions + self.places.len() as u64,
             groups: state.groups.len() as u64,
             queued: self.queued,
             retained: state.retained.usage().topics,
@@ -121,6 +130,14 @@ impl Parts {
             Kind::Extra => self.extra(reader),
             Kind::Owner => self.owner(reader),
             Kind::Chunk => self.chunk(reader),
+            Kind::Ended => self.ended(reader),
+            Kind::Unreceived => self.unreceived(reader),
+            Kind::Places => self.places(reader),
+            Kind::Holds => self.holds(reader),
+            Kind::Scans => self.scans(reader),
+            Kind::Members => self.members(reader),
+            Kind::Owed => self.owed(reader),
+            Kind::Attempts => self.attempts(reader),
             Kind::Group => self.group(reader),
             Kind::Leave => self.leave(reader),
             Kind::Retained => self.retained(reader),
@@ -162,17 +179,41 @@ impl Parts {
         Ok(())
     }
 
-    fn chunk(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+    fn references(&mut self, reader: &mut Reader<'_>) -> Result<(u64, Chunk), DecodeError> {
         let number: u64 = reader.read()?;
         let mut addresses = AddressReader::new(&mut self.numbers, self.naming);
         let before = addresses.count();
         let chunk = Chunk::read(reader, &mut self.state.looks, &mut addresses)?;
         self.queued += (addresses.count() - before) as u64;
-        let stream = self.stream(number);
-        stream
-            .ok_or(DecodeError::Invalid("chunk of no stream"))?
-            .restore_chunk(chunk);
+        Ok((number, chunk))
+    }
+
+    fn ended(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let ended = self.references(reader)?;
+        self.ended.push(ended);
         Ok(())
+    }
+
+    fn unreceived(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let (number, base) = reader.read()?;
+        let mut words = [0; 4];
+        for word in &mut words {
+            *word = reader.read()?;
+        }
+        self.unreceived.push((number, base, words));
+        Ok(())
+    }
+
+    fn chunk(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let (number, chunk) = self.references(reader)?;
+        self.known(number)?.restore_chunk(chunk);
+        Ok(())
+    }
+
+    /// The stream of a session or a group that came before.
+    fn known(&mut self, number: u64) -> Result<&mut Stream, DecodeError> {
+        let stream = self.stream(number);
+        stream.ok_or(DecodeError::Invalid("chunk of no stream"))
     }
 
     fn stream(&mut self, number: u64) -> Option<&mut Stream> {
@@ -271,10 +312,20 @@ impl Parts {
     }
 
     fn streams(&mut self) -> Result<(), DecodeError> {
-        for (number, end) in std::mem::take(&mut self.ends) {
-            let stream = self.stream(number).expect("its end was noted with it");
-            stream.restore(end)?;
+        let ends = std::mem::take(&mut self.ends);
+        for (number, end) in &ends {
+            self.known(*number)?.line_up(*end)?;
         }
+        for (number, ended) in std::mem::take(&mut self.ended) {
+            self.known(number)?.restore_ended(&ended)?;
+        }
+        for (number, base, words) in std::mem::take(&mut self.unreceived) {
+            self.known(number)?.restore_unreceived(base, words)?;
+        }
+        for (number, _) in ends {
+            self.known(number)?.restored()?;
+        }
+        self.add_places()?;
         self.link_leaves()?;
         for (_, session) in self.state.sessions.iter() {
             sessions::check(session)?;

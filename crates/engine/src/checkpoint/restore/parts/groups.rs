@@ -2,6 +2,8 @@
 
 use super::{DecodeError, Owner, Parts, Reader, SEQ_END, Stream, ids, sessions::read_filter};
 use crate::{
+    canonical::Canonical,
+    checkpoint::Saved,
     group::{Group, Part},
     state::{GroupLead, Leaving, SharedGroup},
 };
@@ -14,7 +16,8 @@ impl Parts {
             group: Group::read(reader)?,
             stream: Stream::default(),
             lead: GroupLead::default(),
-            saved: 0,
+            saved: Saved::default(),
+            saved_end: 0,
         };
         let state = &mut self.state;
         if ids::owner(number) != Owner::Group
@@ -28,6 +31,39 @@ impl Parts {
             return Err(DecodeError::Invalid("group"));
         }
         self.ends.push((number, end));
+        Ok(())
+    }
+
+    pub(super) fn members(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.items(reader, |group, (home, member)| {
+            group.restore_member(home, member)
+        })
+    }
+
+    pub(super) fn owed(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.items(reader, |group, (seq, owed)| group.restore_owed(seq, owed))
+    }
+
+    pub(super) fn attempts(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.items(reader, |group, (seq, attempts)| {
+            group.restore_attempts(seq, attempts)
+        })
+    }
+
+    /// Items of a group, each of which is new.
+    fn items<T: Canonical>(
+        &mut self,
+        reader: &mut Reader<'_>,
+        mut add: impl FnMut(&mut Group, T) -> bool,
+    ) -> Result<(), DecodeError> {
+        let number: u64 = reader.read()?;
+        let group = self.state.groups.get_mut(number);
+        let group = group.ok_or(DecodeError::Invalid("part of no group"))?;
+        for _ in 0..reader.count(T::MIN_BYTES)? {
+            if !add(&mut group.group, reader.read()?) {
+                return Err(DecodeError::Invalid("item of a group that is there"));
+            }
+        }
         Ok(())
     }
 

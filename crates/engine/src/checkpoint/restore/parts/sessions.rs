@@ -7,11 +7,11 @@ use courser_contract::{SessionUid, Will};
 
 use super::{Canonical, DecodeError, Owner, Parts, Reader, SEQ_END, Stream, ids, read_str};
 use crate::{
+    checkpoint::Saved,
     entry::ScanState,
     l2::Entry,
     session::{
-        Extra, OwnerName, PACKET_IDS, Saved, Scan, Session, SessionLead, Share, Subscribed,
-        Subscriptions,
+        Extra, OwnerName, PACKET_IDS, Scan, Session, SessionLead, Share, Subscribed, Subscriptions,
     },
 };
 
@@ -61,27 +61,73 @@ impl Parts {
     pub(super) fn subscriptions(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         let uid: SessionUid = reader.read()?;
         let count = reader.count(10)?;
-        let state = &mut self.state;
-        let session = state.sessions.get_mut(uid.0).ok_or(NO_SESSION)?;
+        let session = self.state.sessions.get_mut(uid.0).ok_or(NO_SESSION)?;
         session.subscriptions.reserve_exact(count);
         for _ in 0..count {
-            let made = read_subscription(reader)?;
-            let new = match &made.share {
-                None => {
-                    let entry = Entry::new(uid.0, made.options, made.identifier);
-                    state.l2.insert_new(&made.filter, entry)
-                }
-                Some(share) => {
-                    state.shared_subscriptions += 1;
-                    session.find(Some(&share.name), &made.filter).is_none()
-                }
-            };
-            if !new {
-                return Err(DecodeError::Invalid("subscription that is there"));
-            }
-            session.subscriptions.push(made);
-            state.subscriptions += 1;
+            self.add_subscription(uid, read_subscription(reader)?)?;
         }
+        Ok(())
+    }
+
+    pub(super) fn places(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let uid: SessionUid = reader.read()?;
+        for _ in 0..reader.count(14)? {
+            let at: u32 = reader.read()?;
+            let made = read_subscription(reader)?;
+            if self.places.insert((uid.0, at), made).is_some() {
+                return Err(DecodeError::Invalid("place of two subscriptions"));
+            }
+        }
+        Ok(())
+    }
+
+    /// All have come: those with places follow those without.
+    pub(super) fn add_places(&mut self) -> Result<(), DecodeError> {
+        for ((uid, at), made) in std::mem::take(&mut self.places) {
+            let session = self.state.sessions.get(uid).ok_or(NO_SESSION)?;
+            if session.subscriptions.len() != at as usize {
+                return Err(DecodeError::Invalid("place of a subscription"));
+            }
+            self.add_subscription(SessionUid(uid), made)?;
+        }
+        Ok(())
+    }
+
+    fn add_subscription(&mut self, uid: SessionUid, made: Subscribed) -> Result<(), DecodeError> {
+        let state = &mut self.state;
+        let session = state.sessions.get_mut(uid.0).ok_or(NO_SESSION)?;
+        let new = match &made.share {
+            None => {
+                let entry = Entry::new(uid.0, made.options, made.identifier);
+                state.l2.insert_new(&made.filter, entry)
+            }
+            Some(share) => {
+                state.shared_subscriptions += 1;
+                session.find(Some(&share.name), &made.filter).is_none()
+            }
+        };
+        if !new {
+            return Err(DecodeError::Invalid("subscription that is there"));
+        }
+        session.subscriptions.push(made);
+        state.subscriptions += 1;
+        Ok(())
+    }
+
+    pub(super) fn holds(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let uid: SessionUid = reader.read()?;
+        let session = self.state.sessions.get_mut(uid.0).ok_or(NO_SESSION)?;
+        read_holds(reader, session.extra_mut())?;
+        session.tidy_extra();
+        Ok(())
+    }
+
+    pub(super) fn scans(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let uid: SessionUid = reader.read()?;
+        let last_scan = self.state.last_scan;
+        let session = self.state.sessions.get_mut(uid.0).ok_or(NO_SESSION)?;
+        read_scans(reader, last_scan, session.extra_mut())?;
+        session.tidy_extra();
         Ok(())
     }
 
@@ -97,11 +143,15 @@ impl Parts {
 
     pub(super) fn extra(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         let uid: SessionUid = reader.read()?;
-        let extra = read_extra(reader, self.state.last_scan)?;
+        let last_scan = self.state.last_scan;
         let session = self.state.sessions.get_mut(uid.0).ok_or(NO_SESSION)?;
-        if session.extra.replace(Box::new(extra)).is_some() {
+        let extra = session.extra_mut();
+        if extra.will.is_some() || extra.will_due.is_some() {
             return Err(DecodeError::Invalid("part of a session that is there"));
         }
+        read_will(reader, extra)?;
+        read_holds(reader, extra)?;
+        read_scans(reader, last_scan, extra)?;
         // Earlier builds wrote one for leaves alone, and those may have begun behind the checkpoint.
         session.tidy_extra();
         Ok(())
@@ -127,23 +177,32 @@ pub(super) fn read_filter(reader: &mut Reader<'_>) -> Result<Box<str>, DecodeErr
     }
 }
 
-fn read_extra(reader: &mut Reader<'_>, last_scan: u64) -> Result<Extra, DecodeError> {
+fn read_will(reader: &mut Reader<'_>, extra: &mut Extra) -> Result<(), DecodeError> {
     let will: Option<Box<Will>> = reader.read()?;
     let topic = will.as_ref().map(|will| router::check_topic(&will.topic));
     if topic.is_some_and(|topic| topic.is_err()) {
         return Err(DecodeError::Invalid("topic of a will"));
     }
-    let mut extra = Extra {
-        will,
-        will_due: reader.read()?,
-        ..Extra::default()
-    };
+    extra.will = will;
+    extra.will_due = reader.read()?;
+    Ok(())
+}
+
+fn read_holds(reader: &mut Reader<'_>, extra: &mut Extra) -> Result<(), DecodeError> {
     for _ in 0..reader.count(10)? {
         let (packet_id, hash): (u16, u64) = reader.read()?;
         if extra.holds.insert(packet_id, hash).is_some() {
             return Err(DecodeError::Invalid("hold that is there"));
         }
     }
+    Ok(())
+}
+
+fn read_scans(
+    reader: &mut Reader<'_>,
+    last_scan: u64,
+    extra: &mut Extra,
+) -> Result<(), DecodeError> {
     for _ in 0..reader.count(16)? {
         let number: u64 = reader.read()?;
         let scan = Scan {
@@ -154,7 +213,7 @@ fn read_extra(reader: &mut Reader<'_>, last_scan: u64) -> Result<Extra, DecodeEr
             return Err(DecodeError::Invalid("scan"));
         }
     }
-    Ok(extra)
+    Ok(())
 }
 
 fn read_cursors(

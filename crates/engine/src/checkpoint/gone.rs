@@ -1,0 +1,97 @@
+//! Sessions and groups that are gone, and of which the checkpoint has not all: what is left of them is kept as it was, and written in steps.
+
+use std::collections::VecDeque;
+
+use super::{items::Item, save::Saving, streams::GoneChunk};
+use crate::{session::Session, state::SharedGroup};
+
+/// See the module. Its head is written.
+#[derive(Debug)]
+pub(super) struct Gone {
+    owner: GoneOwner,
+    chunks: VecDeque<GoneChunk>,
+    /// Where the walk is in it.
+    open: Option<Item>,
+}
+
+#[derive(Debug)]
+enum GoneOwner {
+    Session(Box<Session>),
+    Group(u64, Box<SharedGroup>),
+}
+
+impl Gone {
+    const fn number(&self) -> u64 {
+        match &self.owner {
+            GoneOwner::Session(session) => session.uid.0,
+            GoneOwner::Group(number, _) => *number,
+        }
+    }
+}
+
+impl Saving {
+    /// A session has ended; its stream is what these chunks say.
+    pub(crate) fn keep_session(&mut self, session: Box<Session>, chunks: VecDeque<GoneChunk>) {
+        self.keep(GoneOwner::Session(session), chunks);
+    }
+
+    /// The same of a group.
+    pub(crate) fn keep_group(
+        &mut self,
+        number: u64,
+        group: Box<SharedGroup>,
+        chunks: VecDeque<GoneChunk>,
+    ) {
+        self.keep(GoneOwner::Group(number, group), chunks);
+    }
+
+    fn keep(&mut self, owner: GoneOwner, chunks: VecDeque<GoneChunk>) {
+        if self.is_planted() {
+            return;
+        }
+        let open = None;
+        let mut gone = Gone {
+            owner,
+            chunks,
+            open,
+        };
+        let number = gone.number();
+        gone.open = self.open.take_if(|open| open.owner() == number);
+        let is_saved = match &gone.owner {
+            GoneOwner::Session(session) => self.has_session(session),
+            GoneOwner::Group(_, group) => self.has_group(group),
+        };
+        if !is_saved || !gone.chunks.is_empty() {
+            self.gone_bytes += gone.chunks.iter().map(GoneChunk::bytes).sum::<usize>();
+            self.gone.push(gone);
+        }
+    }
+
+    /// A step with what is gone; returns what it cost, in bytes. None: nothing is left of it.
+    pub(super) fn walk_gone(&mut self) -> Option<usize> {
+        let mut gone = self.gone.pop()?;
+        // The walk may be in the middle of another one.
+        std::mem::swap(&mut self.open, &mut gone.open);
+        let rest = match &mut gone.owner {
+            GoneOwner::Session(session) => self.rest_of_session(session),
+            GoneOwner::Group(number, group) => self.rest_of_group(*number, group),
+        };
+        std::mem::swap(&mut self.open, &mut gone.open);
+        if let Some(bytes) = rest {
+            self.gone.push(gone);
+            return Some(bytes);
+        }
+        let Some(mut chunk) = gone.chunks.pop_front() else {
+            return Some(0);
+        };
+        let held = chunk.bytes();
+        let (bytes, is_whole) = self.gone_chunk(&mut chunk);
+        self.gone_bytes -= held;
+        if !is_whole {
+            self.gone_bytes += chunk.bytes();
+            gone.chunks.push_front(chunk);
+        }
+        self.gone.push(gone);
+        Some(bytes)
+    }
+}

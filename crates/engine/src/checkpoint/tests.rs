@@ -1,0 +1,239 @@
+//! What one step and one fact write (M42), and that all of it is the state at the beginning whatever comes meanwhile.
+
+mod bounds;
+mod lives;
+
+use bytes::Bytes;
+use courser_contract::{
+    AppendKey, Class, Epoch, HomeRef, LogIndex, PartitionId, QoS, RecordView, Seq, SessionUid,
+    SharedStrategy, SubscriptionOptions, Term, Tick, WallMs,
+};
+
+use super::Restore;
+use crate::{
+    Partition, PartitionConfig,
+    entry::RetainMark,
+    entry::{AttachFact, Fate, Gather, Haste, OutcomeFact, PublishFact, Rare, Target, Targets},
+    group::Fact as GroupFact,
+    ids::{self, Owner},
+};
+
+/// A partition with its log.
+struct Life {
+    partition: Partition,
+    entries: Vec<Bytes>,
+    gather: Gather,
+    scratch: Vec<u8>,
+    pieces: Vec<Bytes>,
+    /// The state when the checkpoint began.
+    begun: Vec<u8>,
+}
+
+fn config() -> PartitionConfig {
+    PartitionConfig::new(PartitionId(1), Class::Durable)
+}
+
+fn session(counter: u64, place: u32) -> u64 {
+    ids::stream_of(Owner::Session, counter, place)
+}
+
+fn group(counter: u64, place: u32) -> u64 {
+    ids::stream_of(Owner::Group, counter, place)
+}
+
+fn home(number: u64) -> HomeRef {
+    HomeRef {
+        partition: PartitionId(1),
+        session: SessionUid(number),
+    }
+}
+
+fn attach() -> AttachFact {
+    AttachFact {
+        epoch: Epoch(1),
+        expiry_seconds: 3_600,
+        receive_maximum: 100,
+        sent_limit: 0,
+        will: None,
+    }
+}
+
+impl Life {
+    fn new() -> Self {
+        Self {
+            partition: Partition::new(config()),
+            entries: Vec::new(),
+            gather: Gather::default(),
+            scratch: Vec::new(),
+            pieces: Vec::new(),
+            begun: Vec::new(),
+        }
+    }
+
+    fn rare(&mut self, fact: Rare) {
+        fact.write(&mut self.gather, Haste::Now, &mut self.scratch);
+    }
+
+    fn open(&mut self, number: u64) {
+        self.rare(Rare::SessionOpened {
+            session: SessionUid(number),
+            client_id: format!("client-{}", ids::place(number)).into(),
+            attach: attach(),
+        });
+    }
+
+    fn subscribe(&mut self, number: u64, filter: &str, scan: u64) {
+        self.rare(Rare::Subscribed {
+            session: SessionUid(number),
+            filter: filter.into(),
+            share: None,
+            options: SubscriptionOptions::default(),
+            identifier: None,
+            scan,
+        });
+    }
+
+    fn make_group(&mut self, number: u64) {
+        self.rare(Rare::GroupMade {
+            group: number,
+            share: "g".into(),
+            filter: format!("group/{}", ids::place(number)).into(),
+            strategy: SharedStrategy::default(),
+        });
+    }
+
+    fn join(&mut self, group: u64, member: u64) {
+        self.rare(Rare::GroupJoined {
+            group,
+            member: home(member),
+            options: SubscriptionOptions::default(),
+            identifier: None,
+        });
+    }
+
+    fn of_group(&mut self, group: u64, fact: GroupFact) {
+        self.rare(Rare::GroupFact { group, fact });
+    }
+
+    fn assign(&mut self, group: u64, seq: u64, member: u64) {
+        let (seq, member) = (Seq(seq), home(member));
+        let packet_id = Some(40_000);
+        self.of_group(
+            group,
+            GroupFact::Assigned {
+                seq,
+                member,
+                packet_id,
+            },
+        );
+    }
+
+    fn publish(&mut self, streams: &[u64], identifiers: &[u32]) {
+        let target = |&stream: &u64| Target {
+            stream,
+            qos: QoS::ExactlyOnce,
+            retain: RetainMark::Keep,
+            identifiers: (!identifiers.is_empty()).then(|| identifiers.into()),
+        };
+        let targets: Vec<Target> = streams.iter().map(target).collect();
+        let view = RecordView {
+            topic: "a/b",
+            properties: b"",
+            payload: b"payload",
+            qos: QoS::ExactlyOnce,
+            retain: false,
+            expires_at: None,
+            publisher: None,
+            author: None,
+        };
+        let key = AppendKey::Unanswered;
+        PublishFact::write(
+            &mut self.gather,
+            &key,
+            false,
+            Targets::Inline(&targets),
+            &view,
+        );
+    }
+
+    fn outcome(&mut self, stream: u64, (first, last): (u64, u64), fate: Fate) {
+        let sent_limit = 0;
+        let outcome = OutcomeFact {
+            stream,
+            first,
+            last,
+            fate,
+            sent_limit,
+        };
+        outcome.write(&mut self.gather, Haste::Lazy(Tick(0)));
+    }
+
+    /// Applies what was said as an entry; returns the bytes that this made the checkpoint write.
+    fn commit(&mut self) -> u64 {
+        let number = self.entries.len() as u64 + 1;
+        let Some(entry) = self.gather.take(WallMs(1_000 + number), Term(1), number) else {
+            return 0;
+        };
+        let before = self.written();
+        let applied = self.partition.replay_entry(LogIndex(number), &entry);
+        applied.expect("an entry that was just written");
+        self.entries.push(entry);
+        self.written() - before
+    }
+
+    /// Bytes of the checkpoint so far.
+    fn written(&self) -> u64 {
+        let saving = self.partition.state.saving.as_ref();
+        saving.map_or(0, |saving| saving.output.bytes)
+    }
+
+    fn begin(&mut self) {
+        assert!(self.partition.begin_checkpoint());
+        self.pieces.clear();
+        self.begun = self.partition.encode_state();
+    }
+
+    /// One step, or some for this budget; returns its bytes.
+    fn step(&mut self, budget: usize) -> u64 {
+        let before = self.written();
+        if let Some(piece) = self.partition.take_checkpoint_piece(budget) {
+            self.pieces.push(piece.bytes);
+        }
+        self.written() - before
+    }
+
+    /// Whether the checkpoint has ended; then it is the state at its beginning.
+    fn has_ended(&mut self) -> bool {
+        let Some(end) = self.partition.checkpoint_end() else {
+            return false;
+        };
+        let mut restore = Restore::new(config());
+        for piece in &self.pieces {
+            restore.piece(piece).expect("a piece as it was written");
+        }
+        let wanted = restore.wanted().expect("the units fit each other");
+        assert!(wanted.ranges().eq(end.live.ranges()), "the end names them");
+        for (first, last) in wanted.ranges() {
+            for at in first.0..=last.0 {
+                let given = restore.live_entry(LogIndex(at), &self.entries[at as usize - 1]);
+                given.expect("an entry of the log");
+            }
+        }
+        let restored = restore.finish().expect("all that was wanted has come");
+        restored.check();
+        assert!(
+            restored.encode_state() == self.begun,
+            "it is the state at its beginning"
+        );
+        true
+    }
+
+    /// All steps that are left; returns the most bytes that one wrote.
+    fn finish(&mut self) -> u64 {
+        let mut most = 0;
+        while !self.has_ended() {
+            most = most.max(self.step(1));
+        }
+        most
+    }
+}
