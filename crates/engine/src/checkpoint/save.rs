@@ -15,7 +15,7 @@ use crate::{
     canonical::{Canonical, write_count, write_str},
     entry::Target,
     outbox::{Forward, Refusable},
-    record::{Address, Slot},
+    record::{Said, Slot},
     session::{Session, Subscribed},
     state::{Forwarded, Leaving, SharedGroup, State},
     stream::{Chunk, Stream, Unsaved},
@@ -50,7 +50,7 @@ pub(super) struct OpenChunk {
     base: u64,
     /// Where the next name is.
     next: u64,
-    last: Address,
+    last: Said,
     body: Vec<u8>,
 }
 
