@@ -244,6 +244,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::RecallLost => (Layer::Log, Worlds::Cold, 1, &["I1:", "I13:"]),
         Bug::OldPlaces => (Layer::Log, Worlds::Cold, 3, &["I1:"]),
         Bug::SkipCold => (Layer::Engine, Worlds::Cold, 1, &["I1:", "I3:"]),
+        Bug::ColdExpiresEarly => (Layer::Engine, Worlds::Cold, 1, &["M20:"]),
         Bug::AllRelaxed => (Layer::Log, Worlds::Disk, 1, &["I1:", "I6:"]),
         Bug::RequestsAtOnce => (
             Layer::Engine,

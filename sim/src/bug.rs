@@ -190,6 +190,8 @@ bugs! {
     OldPlaces,
     /// On a disk: a stream goes on behind a record that is not in memory (M17).
     SkipCold,
+    /// On a disk: what expires goes up to a second too early if it is not in memory (v5 [MQTT-3.3.2-5]).
+    ColdExpiresEarly,
     /// On a disk: what a summary says of a segment is of another state of it (M44).
     StaleSummary,
     /// On a disk: a start passes over segments with entries above their checkpoint (M44).
@@ -267,6 +269,7 @@ impl Bug {
             Self::AgedUnderWay => Some(PlantedPartition::AgedUnderWay),
             Self::AgedUncounted => Some(PlantedPartition::AgedUncounted),
             Self::SkipCold => Some(PlantedPartition::ColdSkipped),
+            Self::ColdExpiresEarly => Some(PlantedPartition::ColdExpiredEarly),
             Self::QueueUnbounded => Some(PlantedPartition::Unbounded),
             Self::Unrefused => Some(PlantedPartition::Unrefused),
             Self::DroppedUnderWay => Some(PlantedPartition::DroppedUnderWay),

@@ -55,6 +55,8 @@ pub struct Plan {
     pub receive_maximum: u16,
     /// Bytes of most payloads, at most.
     pub payload_bytes: u64,
+    /// How likely a message of version 5 for sessions expires within a second to three, in percent.
+    pub expiring: u64,
     /// How likely a client that is away comes back at its next deed, in percent.
     pub returns: u64,
     /// Limits of the partitions.
@@ -149,6 +151,7 @@ impl Plan {
             hasty: false,
             receive_maximum: *rng.pick(&[2, 10, 100]),
             payload_bytes: 30,
+            expiring: 0,
             returns: 40,
             limits: Limits {
                 outbound_window_max: *rng.pick(&[1, 4, 64]),

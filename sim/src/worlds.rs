@@ -379,7 +379,8 @@ fn poisoned(seed: u64) -> Plan {
     }
 }
 
-/// The plan of a seed for a node with a disk that keeps next to nothing of what waits in memory; every third one lives long.
+/// The plan of a seed for a node with a disk that keeps next to nothing of what waits in memory, of which some expires; every third one lives
+/// long.
 fn cold(seed: u64) -> Plan {
     let mut plan = match seed % 3 {
         0 => long_life(seed),
@@ -387,5 +388,6 @@ fn cold(seed: u64) -> Plan {
     };
     plan.limits.hot_bytes = [0, 600, 6_000][(seed / 3 % 3) as usize];
     plan.returns = plan.returns.min(30);
+    plan.expiring = 40;
     plan
 }

@@ -7,9 +7,9 @@ mod stored_support;
 
 use std::{collections::BTreeMap, time::Instant};
 
-use courser_contract::{AttachStage, Class, PartitionId};
+use courser_contract::{AttachStage, Class, PartitionId, WallMs};
 use courser_engine::{CheckpointPiece, Partition, PartitionConfig, Restore};
-use stored_support::Setup;
+use stored_support::{NOW, Setup};
 
 /// Messages of an entry.
 const BATCH: u64 = 64;
@@ -27,8 +27,15 @@ fn config() -> PartitionConfig {
     PartitionConfig::new(PartitionId(1), Class::Durable)
 }
 
+/// Whether messages expire: a day after they were sent, a hundred in each second.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Expire {
+    None,
+    All,
+}
+
 /// Sessions that are away, each with a share of so many messages; with the entries.
-fn stored(sessions: u32, messages: u64) -> Setup {
+fn stored(sessions: u32, messages: u64, expire: Expire) -> Setup {
     let mut setup = Setup::new(Class::Durable, Some(Vec::new()));
     for number in 0..sessions {
         setup.open(number, AttachStage::Claim, 3_600, None);
@@ -39,6 +46,10 @@ fn stored(sessions: u32, messages: u64) -> Setup {
         let count = left.min(BATCH);
         for _ in 0..count {
             let device = format!("device/{:08}/commands", number % sessions);
+            if expire == Expire::All {
+                let after = 86_400_000 + u64::from(number) * 10;
+                setup.expires_at = Some(WallMs(NOW.wall.0 + after));
+            }
             setup.append(&device);
             number += 1;
         }
@@ -50,7 +61,7 @@ fn stored(sessions: u32, messages: u64) -> Setup {
 
 /// Entries of many sessions and of one, applied again.
 fn replay(name: &str, sessions: u32, messages: u64) {
-    let setup = stored(sessions, messages);
+    let setup = stored(sessions, messages, Expire::None);
     let log = setup.log.expect("entries are kept");
     let state = setup.partition.encode_state();
     let mut partition = Partition::new(config());
@@ -69,8 +80,8 @@ fn replay(name: &str, sessions: u32, messages: u64) {
 }
 
 /// A checkpoint in slices, and a partition out of it.
-fn checkpoint(sessions: u32, messages: u64) {
-    let mut setup = stored(sessions, messages);
+fn checkpoint(sessions: u32, messages: u64, expire: Expire) {
+    let mut setup = stored(sessions, messages, expire);
     let partition = &mut setup.partition;
     let mut pieces = Vec::new();
     let mut slices = Vec::new();
@@ -91,7 +102,12 @@ fn checkpoint(sessions: u32, messages: u64) {
     // On the wall, since a thread's time is counted in ticks: the longest are those in which the machine did something else.
     let percentile = |part: f64| slices[((slices.len() - 1) as f64 * part) as usize] / 1e3;
     eprintln!(
-        "checkpoint: {sessions} sessions, {messages} references: {megabytes:.1} MB in {:.0} ms, {:.0} MB/s, slices p50 {:.0} µs, p90 {:.0} µs, longest {:.0} µs",
+        "checkpoint: {sessions} sessions, {messages} references{}: {megabytes:.1} MB in {:.0} ms, {:.0} MB/s, slices p50 {:.0} µs, p90 {:.0} µs, longest {:.0} µs",
+        if expire == Expire::All {
+            " to messages that expire"
+        } else {
+            ""
+        },
         total / 1e6,
         megabytes / total * 1e9,
         percentile(0.5),
@@ -126,11 +142,16 @@ fn restore(
     let restored = restore.finish().expect("nothing is missing");
     let done = on_cpu();
     assert!(restored.encode_state() == setup.partition.encode_state());
+    let mut next = Setup::new(Class::Durable, None);
+    next.partition = restored;
+    let led = on_cpu();
+    next.lead(2);
     eprintln!(
-        "restore, {name}: pieces {:.0} ms, records {:.0} ms, {:.0} references/s in all",
+        "restore, {name}: pieces {:.0} ms, records {:.0} ms, {:.0} references/s in all, a term begins in {:.0} ms",
         (read - start) / 1e6,
         (done - read) / 1e6,
-        messages as f64 / (done - start) * 1e9
+        messages as f64 / (done - start) * 1e9,
+        (on_cpu() - led) / 1e6
     );
 }
 
@@ -143,7 +164,9 @@ fn main() {
         of(1_000, 10) as u32,
         of(1_000_000, 1_000),
     );
-    checkpoint(of(100_000, 100) as u32, of(1_000_000, 1_000));
+    checkpoint(of(100_000, 100) as u32, of(1_000_000, 1_000), Expire::None);
     // Full chunks, whose records lie far from each other.
-    checkpoint(of(1_000, 1) as u32, of(1_000_000, 1_000));
+    for expire in [Expire::None, Expire::All] {
+        checkpoint(of(1_000, 1) as u32, of(1_000_000, 1_000), expire);
+    }
 }

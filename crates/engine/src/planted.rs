@@ -15,6 +15,8 @@ pub enum PlantedPartition {
     Uncounted,
     /// A stream goes on behind a record that is not in memory.
     ColdSkipped,
+    /// To the timer a record that is not in memory expires in the second before its last one.
+    ColdExpiredEarly,
     /// All messages are as old as the oldest entry.
     AgedFromFirst,
     /// Messages that are under way go as well when they are too old.

@@ -118,6 +118,10 @@ impl Client {
             self.id, got.topic, got.qos, got.dup, got.retain, got.repeat
         ));
         let msg = ctx.oracle.got(life, &got, ctx.now);
+        if self.version == ProtocolVersion::V5 {
+            let left = publish.message_expiry_interval;
+            ctx.oracle.judge_life(msg, left, ctx.now);
+        }
         if got.repeat {
             ctx.counts.repeats += 1;
         } else {

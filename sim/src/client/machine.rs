@@ -83,6 +83,7 @@ impl Client {
             payload: Vec::new(),
             qos,
             retain,
+            life_seconds: None,
             first_sent: ctx.now,
             acked: None,
             refused: false,
@@ -241,6 +242,7 @@ impl Client {
                 retain: sent.retain,
                 packet_id: sent.packet_id,
                 dup: true,
+                life_seconds: sent.life_seconds,
             };
             ctx.note(format_args!("{} resends message {}", self.id, sent.msg));
             self.send(wire::publish(self.version, &outgoing), ctx);

@@ -108,6 +108,7 @@ struct Sent {
     payload: Vec<u8>,
     qos: QoS,
     retain: bool,
+    life_seconds: Option<u32>,
     released: bool,
 }
 

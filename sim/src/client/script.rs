@@ -18,6 +18,28 @@ const MANY_FILTERS: usize = 16;
 /// Filters beside those of the topics, so that a session has many.
 const FILLERS: u64 = 40;
 
+/// A message that is about to be published.
+#[derive(Clone, Copy, Debug)]
+struct Draft<'a> {
+    topic: &'a str,
+    qos: QoS,
+    retain: bool,
+    len: usize,
+    life_seconds: Option<u32>,
+}
+
+impl<'a> Draft<'a> {
+    const fn new(topic: &'a str, qos: QoS, retain: bool, len: usize) -> Self {
+        Self {
+            topic,
+            qos,
+            retain,
+            len,
+            life_seconds: None,
+        }
+    }
+}
+
 impl Client {
     /// One deed.
     pub(crate) fn deed(&mut self, ctx: &mut Ctx<'_>) {
@@ -155,7 +177,13 @@ impl Client {
             1 => 1_000,
             _ => ctx.rng.between(1, ctx.plan.payload_bytes) as usize,
         };
-        self.publish(&topic, qos, retain, len, ctx);
+        let expires = ctx.plan.expiring > 0 && self.version == ProtocolVersion::V5;
+        let expires = expires && topic.starts_with("t/") && ctx.rng.chance(ctx.plan.expiring);
+        let draft = Draft {
+            life_seconds: expires.then(|| ctx.rng.between(1, 3) as u32),
+            ..Draft::new(&topic, qos, retain, len)
+        };
+        self.publish(&draft, ctx);
     }
 
     /// The last messages of a run: they show that all is served again.
@@ -163,15 +191,22 @@ impl Client {
         self.last_event = ctx.now;
         for qos in [QoS::AtLeastOnce, QoS::ExactlyOnce] {
             let topic = format!("t/{}", ctx.rng.below(4));
-            self.publish(&topic, qos, false, 10, ctx);
+            self.publish(&Draft::new(&topic, qos, false, 10), ctx);
         }
         if ctx.rng.chance(50) {
             let topic = format!("r/{}", self.place);
-            self.publish(&topic, QoS::AtLeastOnce, true, 10, ctx);
+            self.publish(&Draft::new(&topic, QoS::AtLeastOnce, true, 10), ctx);
         }
     }
 
-    fn publish(&mut self, topic: &str, qos: QoS, retain: bool, len: usize, ctx: &mut Ctx<'_>) {
+    fn publish(&mut self, draft: &Draft<'_>, ctx: &mut Ctx<'_>) {
+        let Draft {
+            topic,
+            qos,
+            retain,
+            len,
+            life_seconds,
+        } = *draft;
         if qos > QoS::AtMostOnce && self.sent.len() >= usize::from(self.quota) {
             return;
         }
@@ -183,6 +218,7 @@ impl Client {
             payload: Vec::new(),
             qos,
             retain,
+            life_seconds,
             first_sent: ctx.now,
             acked: None,
             refused: false,
@@ -199,7 +235,7 @@ impl Client {
             self.free_id()
         };
         ctx.note(format_args!(
-            "{} publishes message {msg} on {topic}: {qos:?}, retain {retain}",
+            "{} publishes message {msg} on {topic}: {qos:?}, retain {retain}, life {life_seconds:?}",
             self.id
         ));
         let outgoing = Outgoing {
@@ -209,6 +245,7 @@ impl Client {
             retain,
             packet_id,
             dup: false,
+            life_seconds,
         };
         self.send(wire::publish(self.version, &outgoing), ctx);
         match qos {
@@ -223,6 +260,7 @@ impl Client {
             payload,
             qos,
             retain,
+            life_seconds,
             released: false,
         });
     }

@@ -98,12 +98,15 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) retain: bool,
     pub(crate) packet_id: u16,
     pub(crate) dup: bool,
+    /// Message Expiry Interval.
+    pub(crate) life_seconds: Option<u32>,
 }
 
 pub(crate) fn publish(version: ProtocolVersion, outgoing: &Outgoing<'_>) -> Vec<u8> {
     let topic = TopicName::new(outgoing.topic).expect("a topic of the model");
     let mut publish = Publish::new(topic, outgoing.payload);
     publish.retain = outgoing.retain;
+    publish.message_expiry_interval = outgoing.life_seconds;
     publish.delivery = match outgoing.qos {
         QoS::AtMostOnce => Delivery::AtMostOnce,
         QoS::AtLeastOnce => Delivery::AtLeastOnce {

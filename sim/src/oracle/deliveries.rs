@@ -85,8 +85,8 @@ impl Oracle {
         let refused = self.may_have_been_refused(&msg);
         let unheard = msg.strayed || msg.life.is_some_and(|life| self.lives[life].fuzzy);
         let uncertain = msg.resent && unheard;
-        let may_be_dropped =
-            self.drops || self.wait_ms.is_some_and(|ms| now >= msg.first_sent + ms);
+        let waits_ms = self.waits_ms(&msg);
+        let may_be_dropped = self.drops || waits_ms.is_some_and(|ms| now >= msg.first_sent + ms);
         let it = &mut self.lives[life];
         if msg.topic != got.topic || msg.payload != got.payload {
             return Err("I5: delivered bytes differ from published ones".to_owned());
@@ -209,6 +209,28 @@ impl Oracle {
             }
         }
         Ok(())
+    }
+
+    /// v5 [MQTT-3.3.2-6]: who gets a message that expires is told what is left of its time, and no other message expires. To the nearest second; the
+    /// copy that came may be a later one.
+    pub(crate) fn judge_life(&mut self, id: MsgId, left: Option<u32>, now: u64) {
+        let Some(msg) = self.msgs.get(&id) else {
+            return;
+        };
+        let is_right = match (msg.life_ms(), left) {
+            (None, None) => true,
+            (Some(life_ms), Some(left)) => {
+                let left_ms = u64::from(left) * 1_000;
+                left_ms <= life_ms && left_ms + 500 >= life_ms.saturating_sub(now - msg.first_sent)
+            }
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        if !is_right {
+            let life = msg.life_seconds;
+            self.fail(format!(
+                "v5 [MQTT-3.3.2-6]: message {id} says {left:?} of {life:?} seconds"
+            ));
+        }
     }
 
     /// Whether a life has had a live message that must have taken the place of this one where it is kept.

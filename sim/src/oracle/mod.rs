@@ -39,6 +39,8 @@ pub(crate) struct Msg {
     pub(crate) payload: Vec<u8>,
     pub(crate) qos: QoS,
     pub(crate) retain: bool,
+    /// Seconds after which it expires (v5 [MQTT-3.3.2-5]).
+    pub(crate) life_seconds: Option<u32>,
     pub(crate) first_sent: u64,
     /// When the publisher knew that the broker has it.
     pub(crate) acked: Option<u64>,
@@ -55,6 +57,11 @@ pub(crate) struct Msg {
 }
 
 impl Msg {
+    /// Milliseconds after which it may be gone from a session.
+    fn life_ms(&self) -> Option<u64> {
+        self.life_seconds.map(|seconds| u64::from(seconds) * 1_000)
+    }
+
     /// It was sent again at QoS 1, so that a copy of it may have come behind `later`, whose own repeat is known by its hold.
     fn may_come_again_behind(&self, later: &Self) -> bool {
         self.copies > 1 && self.acked.is_none_or(|acked| acked > later.first_sent)

@@ -34,7 +34,8 @@ impl Oracle {
         let early = missed.iter().find_map(|&(number, id)| {
             let after = self.gone_after(number, id)?;
             let who = self.named(number, id);
-            let gone = self.wait_ms.is_some_and(|wait| after < wait);
+            let gone = self.waits_ms(&self.msgs[&id]);
+            let gone = gone.is_some_and(|wait| after < wait);
             gone.then(|| format!("M20: {who} was gone within {after} ms, as if it were too old"))
         });
         let left = dropped.saturating_sub(missed.len() as u64);
@@ -46,6 +47,12 @@ impl Oracle {
         if let Some(text) = broken {
             self.fail(text);
         }
+    }
+
+    /// Milliseconds for which a message may wait in a session; none: for ever.
+    pub(super) fn waits_ms(&self, msg: &Msg) -> Option<u64> {
+        let both = [self.wait_ms, msg.life_ms()];
+        both.into_iter().flatten().min()
     }
 
     /// Whether a session without room for a message refuses it: where its publisher is answered only once it has it (M13, M28).

@@ -47,6 +47,7 @@ fn publish(oracle: &mut Oracle, life: LifeId, (qos, retain): (QoS, bool), now: u
         payload: Vec::new(),
         qos,
         retain,
+        life_seconds: None,
         first_sent: now,
         acked: None,
         refused: false,

@@ -41,7 +41,7 @@ impl World {
         self.count_log();
         if !self.failed() {
             self.count_dropped();
-            let dropped = self.counts.too_old + self.counts.overflowed;
+            let dropped = self.counts.dropped();
             self.oracle.recount(self.now, dropped);
         }
     }

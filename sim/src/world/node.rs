@@ -93,6 +93,7 @@ impl World {
         for shard in &mut self.shards {
             self.counts.too_old += shard.take_dropped(Dropped::TooOld);
             self.counts.overflowed += shard.take_dropped(Dropped::QueueFull);
+            self.counts.expired += shard.take_dropped(Dropped::Expired);
         }
     }
 

@@ -49,6 +49,8 @@ pub struct Counts {
     pub too_old: u64,
     /// Messages for which a session or group had no room.
     pub overflowed: u64,
+    /// Messages that had expired.
+    pub expired: u64,
     /// Subscriptions that were refused since a session had as many as it may have.
     pub refused: u64,
     /// Publishes that were answered with a reason code which says that they are not taken.
@@ -94,6 +96,11 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Messages that were dropped and counted.
+    pub(crate) const fn dropped(&self) -> u64 {
+        self.too_old + self.overflowed + self.expired
+    }
+
     /// Adds the sums of another run.
     pub const fn add(&mut self, other: &Self) {
         self.events += other.events;
@@ -108,6 +115,7 @@ impl Counts {
         self.replays += other.replays;
         self.too_old += other.too_old;
         self.overflowed += other.overflowed;
+        self.expired += other.expired;
         self.refused += other.refused;
         self.turned_away += other.turned_away;
         self.asked_again += other.asked_again;

@@ -22,7 +22,7 @@ fn m17_what_leaves_memory_comes_back_whatever_happens_meanwhile() {
     let (ran, sum) = crate::support::run(1..=SEEDS, Worlds::Cold, &ENOUGH, |_| None);
     // A run in which nothing happens proves nothing.
     assert!(
-        sum.recalled > 20 * ran && sum.cleaned > ran && sum.recoveries > ran,
+        sum.recalled > 20 * ran && sum.cleaned > ran && sum.recoveries > ran && sum.expired > ran,
         "{sum:?}"
     );
 }

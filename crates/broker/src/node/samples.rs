@@ -31,6 +31,11 @@ const CLEANED: &[&str] = &["format-4", "format-5", "format-6", "format-7", "form
 const WITH_USERS: &[&str] = &["format-6", "format-7", "format-8"];
 /// From this one on they have summaries of segments.
 const SUMMED: &[&str] = &["format-7", "format-8"];
+/// From this one on they have messages that wait and expire.
+const EXPIRING: &[&str] = &["format-8"];
+
+/// Until they do: some fifty years.
+const LIFE_SECONDS: u32 = 1_600_000_000;
 
 fn sample_path(name: &str) -> PathBuf {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
@@ -136,6 +141,7 @@ fn fill(broker: &Broker) {
     fill_as_a_user(broker);
     let mut publisher = Client::connect(address, "publisher");
     send(&mut publisher, "s/1", 1, b"before the checkpoints");
+    fill_what_expires(broker);
     publisher.send_raw(&encode(0x33, &retained("r/1", 2, b"kept")));
     assert_eq!(publisher.receive().first, 0x40);
     // Enough for checkpoints of all partitions, and until the cleaner has moved what waits since before; the last one waits.
@@ -162,6 +168,48 @@ fn fill(broker: &Broker) {
     holder.send_raw(&publish("s/2", 2, 7, b"exactly once"));
     assert_eq!(holder.receive().first, 0x50, "PUBREC, and no PUBREL");
     drop(five);
+}
+
+/// A session of 5.0 that waits for messages which expire, and for some that do not.
+fn fill_what_expires(broker: &Broker) {
+    let (mut waiting, _) = expiring_comes(broker);
+    waiting.send(0x82, &[&[0, 1, 0][..], &text("e"), &[1]].concat());
+    assert_eq!(waiting.receive().first, 0x90);
+    waiting.send(0xE0, &[]);
+    assert!(waiting.is_closed());
+    let mut publisher = Client::session(broker.addresses()[0], "of five", 5, 2, &[]).0;
+    for number in 0..4 {
+        let [first, second, third, fourth] = LIFE_SECONDS.to_be_bytes();
+        let expires = [5, 0x02, first, second, third, fourth];
+        let properties = if number % 2 == 0 { &expires[..] } else { &[0] };
+        let payload = number.to_string();
+        let body = [&text("e")[..], &[0, 1], properties, payload.as_bytes()].concat();
+        publisher.send_raw(&encode(0x32, &body));
+        assert_eq!(publisher.receive().first, 0x40);
+    }
+}
+
+fn expiring_comes(broker: &Broker) -> (Client, bool) {
+    let for_ever = [0x11, 0xFF, 0xFF, 0xFF, 0xFF];
+    Client::session(broker.addresses()[0], "expiring", 5, 0, &for_ever)
+}
+
+/// That they are there, and say how long they may still wait.
+fn check_what_expires(broker: &Broker) {
+    let (mut waiting, present) = expiring_comes(broker);
+    assert!(present);
+    for number in 0..4 {
+        let (_, rest) = waiting.receive_publish();
+        let payload = number.to_string().into_bytes();
+        match rest.as_slice() {
+            [5, 0x02, first, second, third, fourth, end @ ..] => {
+                let left = u32::from_be_bytes([*first, *second, *third, *fourth]);
+                assert!(left <= LIFE_SECONDS && end == payload && number % 2 == 0);
+            }
+            [0, end @ ..] => assert!(end == payload && number % 2 == 1),
+            _ => panic!("no such properties: {rest:?}"),
+        }
+    }
 }
 
 /// A session of `anna`, and a message that she has retained.
@@ -310,6 +358,9 @@ fn every_format_is_read_and_goes_on() {
         check(&broker);
         if WITH_USERS.contains(name) {
             check_of_a_user(&broker);
+        }
+        if EXPIRING.contains(name) {
+            check_what_expires(&broker);
         }
         broker.stop().expect("nothing failed");
         // What was taken stays so in what this program writes.

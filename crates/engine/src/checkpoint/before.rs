@@ -330,7 +330,18 @@ impl Saving {
                 self.before_session(state, *session, |_, _| {});
                 self.before_leaves(state, *session, None);
             }
-            Rare::RetainedExpired { topic, .. } => self.before_retained(state, topic),
+            Rare::RetainedExpired {
+                topic,
+                index,
+                ordinal,
+            } => {
+                let expired = state.retained.get(topic);
+                let expired = expired.map(|slot| state.records.address(slot));
+                // Where another message is kept by now nothing changes, and that would be written again by the walk.
+                if expired.is_some_and(|it| (it.index, it.ordinal) == (index.0, *ordinal)) {
+                    self.before_retained(state, topic);
+                }
+            }
             Rare::ForwardDone { to, seq } => self.before_forward_done(state, *to, *seq),
             // What is owed to who leaves for good is written where it ends ([`State::save_before_shared_end`]).
             Rare::GroupJoined { group, member, .. } | Rare::GroupLeft { group, member, .. } => {

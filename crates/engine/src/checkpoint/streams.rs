@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     canonical::Canonical,
-    record::{Address, Said},
+    record::Said,
     state::State,
     stream::{Ending, Span, Stream, Unsaved},
 };
@@ -29,7 +29,7 @@ pub(super) struct OpenChunk {
     base: u64,
     /// Where the next name is.
     next: u64,
-    last: Address,
+    last: Said,
     pub(super) body: Vec<u8>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct GoneChunk {
     body: Vec<u8>,
     said: Vec<Said>,
     next: usize,
-    last: Address,
+    last: Said,
 }
 
 impl GoneChunk {

@@ -12,14 +12,14 @@ use super::entry_set::EntrySet;
 use crate::{
     canonical::{DecodeError, Reader},
     look::Looks,
-    record::{Address, Records, Said, Slot},
+    record::{Address, Expiry, Records, Said, Slot},
     varint,
 };
 
 /// Version of this form. All up to it are read, later ones are refused by name.
 ///
 /// 2: sessions may have owners. 3: when entries came. 4: how long records are. 5: owners may be accounts. 6: what a session or a group may have much
-/// of is in units of its own, and references that ended by themselves.
+/// of is in units of its own, references that ended by themselves, and when records expire.
 pub const STATE_VERSION: u16 = 6;
 /// Bytes of a piece, the last one excepted.
 pub(super) const PIECE_BYTES: usize = 64 * 1024;
@@ -119,8 +119,17 @@ impl Kind {
 pub(crate) struct Naming {
     /// Highest place in the log that may be named.
     pub(super) end: u64,
-    /// Whether each address comes with the length of its record.
-    pub(super) has_lengths: bool,
+    said: Saying,
+}
+
+/// What comes with each address.
+#[derive(Clone, Copy, Debug)]
+enum Saying {
+    Nothing,
+    /// The length of its record.
+    Length,
+    /// The same, and when it expires.
+    LengthAndExpiry,
 }
 
 impl Naming {
@@ -128,7 +137,11 @@ impl Naming {
     pub(super) const fn new(version: u16, end: u64) -> Self {
         Self {
             end,
-            has_lengths: version >= 4,
+            said: match version {
+                ..4 => Saying::Nothing,
+                4 | 5 => Saying::Length,
+                _ => Saying::LengthAndExpiry,
+            },
         }
     }
 }
@@ -140,6 +153,8 @@ pub(crate) struct Named {
     pub(super) addresses: Vec<u64>,
     /// Eighths of the bytes of each record; 0: a start has to read it.
     pub(super) eighths: Vec<u32>,
+    /// When each expires; shorter than the others where no later one does.
+    expiries: Vec<Expiry>,
 }
 
 impl Named {
@@ -148,12 +163,30 @@ impl Named {
         Self {
             addresses: Vec::new(),
             eighths: Vec::new(),
+            expiries: Vec::new(),
         }
     }
 
     pub(super) fn clear(&mut self) {
         self.addresses.clear();
         self.eighths.clear();
+        self.expiries.clear();
+    }
+
+    /// One more. The list of those that expire grows where there are some.
+    fn add(&mut self, said: Said) {
+        if said.expiry != Expiry::NONE {
+            self.expiries.resize(self.addresses.len(), Expiry::NONE);
+            self.expiries.push(said.expiry);
+        }
+        self.addresses.push(said.address.pack());
+        self.eighths.push(said.eighths);
+    }
+
+    /// When a record expires.
+    pub(super) fn expiry(&self, number: u32) -> Expiry {
+        let expiry = self.expiries.get(number as usize);
+        expiry.copied().unwrap_or(Expiry::NONE)
     }
 
     /// Records so far.
@@ -264,12 +297,12 @@ pub(crate) struct Names<'a> {
     pub(crate) looks: &'a Looks,
 }
 
-/// Writes addresses of records, each as a difference to the one before, and how long the records are.
+/// Writes addresses of records, each as a difference to the one before, how long the records are, and when they expire.
 #[derive(Debug)]
 pub(crate) struct Addresses<'a> {
     pub(crate) out: &'a mut Vec<u8>,
     needed: &'a mut Needed,
-    last: Address,
+    last: Said,
 }
 
 /// What a checkpoint in the making has named.
@@ -282,47 +315,56 @@ pub(super) struct Needed {
 }
 
 /// Before the first address.
-pub(super) const START: Address = Address {
-    index: 0,
-    ordinal: 0,
-};
+pub(super) const START: Said = Said::NOTHING;
+
+/// Bit below the length of a record that expires.
+const EXPIRES: u64 = 1;
 
 impl<'a> Addresses<'a> {
     pub(super) fn new(out: &'a mut Vec<u8>, needed: &'a mut Needed) -> Self {
         Self::behind(START, out, needed)
     }
 
-    /// Goes on behind the address that was written last.
-    pub(super) const fn behind(
-        last: Address,
-        out: &'a mut Vec<u8>,
-        needed: &'a mut Needed,
-    ) -> Self {
+    /// Goes on behind what was said last.
+    pub(super) const fn behind(last: Said, out: &'a mut Vec<u8>, needed: &'a mut Needed) -> Self {
         Self { out, needed, last }
     }
 
-    /// The address that was written last.
-    pub(super) const fn last(&self) -> Address {
+    /// The address that was written last, and the expiry.
+    pub(super) const fn last(&self) -> Said {
         self.last
     }
 
     /// Appends what is said of a record.
-    pub(crate) fn write(&mut self, Said { address, eighths }: Said) {
-        let step = address.index.wrapping_sub(self.last.index).cast_signed();
+    pub(crate) fn write(&mut self, said: Said) {
+        let Said {
+            address,
+            eighths,
+            expiry,
+        } = said;
+        let last = self.last.address;
+        let step = address.index.wrapping_sub(last.index).cast_signed();
         varint::write(varint::zigzag(step), self.out);
         let eighth = i64::from(address.ordinal >> 3);
         let from = if step == 0 {
-            i64::from(self.last.ordinal >> 3)
+            i64::from(last.ordinal >> 3)
         } else {
             0
         };
         varint::write(varint::zigzag(eighth - from), self.out);
-        varint::write(eighths.into(), self.out);
+        let expires = expiry != Expiry::NONE;
+        let length = u64::from(eighths) << 1 | if expires { EXPIRES } else { 0 };
+        varint::write(length, self.out);
+        self.last.address = address;
+        if expires {
+            let step = seconds(expiry) - seconds(self.last.expiry);
+            varint::write(varint::zigzag(step), self.out);
+            self.last.expiry = expiry;
+        }
         if step != 0 {
             self.needed.entries.insert(address.index);
         }
         self.needed.names += 1;
-        self.last = address;
     }
 }
 
@@ -331,10 +373,14 @@ impl<'a> Addresses<'a> {
 pub(crate) struct AddressReader<'a> {
     found: &'a mut Named,
     naming: Naming,
-    last: Address,
+    last: Said,
 }
 
 const ADDRESS: DecodeError = DecodeError::Invalid("address of a record");
+
+const fn seconds(expiry: Expiry) -> i64 {
+    expiry.seconds() as i64
+}
 
 impl<'a> AddressReader<'a> {
     pub(super) fn new(found: &'a mut Named, naming: Naming) -> Self {
@@ -354,9 +400,10 @@ impl<'a> AddressReader<'a> {
     pub(crate) fn read(&mut self, reader: &mut Reader<'_>) -> Result<Slot, DecodeError> {
         let step = varint::unzigzag(varint::read(reader)?);
         let eighth = varint::unzigzag(varint::read(reader)?);
-        let index = self.last.index.wrapping_add_signed(step);
+        let last = self.last.address;
+        let index = last.index.wrapping_add_signed(step);
         let from = if step == 0 {
-            i64::from(self.last.ordinal >> 3)
+            i64::from(last.ordinal >> 3)
         } else {
             0
         };
@@ -365,21 +412,50 @@ impl<'a> AddressReader<'a> {
         if index == 0 || index > self.naming.end || ordinal >= Address::EIGHTHS_MAX {
             return Err(ADDRESS);
         }
-        let eighths = match self.naming.has_lengths {
-            true => u32::try_from(varint::read(reader)?).map_err(|_| ADDRESS)?,
-            false => 0,
-        };
-        if eighths > Address::EIGHTHS_MAX - ordinal {
+        let (eighths, expiry) = self.said(reader)?;
+        let is_whole = eighths > 0 || expiry == Expiry::NONE;
+        if eighths > Address::EIGHTHS_MAX - ordinal || !is_whole {
             return Err(ADDRESS);
         }
         let ordinal = ordinal << 3;
-        self.last = Address { index, ordinal };
+        let address = Address { index, ordinal };
+        self.last.address = address;
         let number = u32::try_from(self.found.len()).map_err(|_| ADDRESS)?;
         if Slot(number) == Slot::NONE {
             return Err(ADDRESS);
         }
-        self.found.addresses.push(self.last.pack());
-        self.found.eighths.push(eighths);
+        self.found.add(Said {
+            address,
+            eighths,
+            expiry,
+        });
         Ok(Slot(number))
+    }
+
+    /// Eighths of the bytes of the next record, and when it expires.
+    #[inline]
+    fn said(&mut self, reader: &mut Reader<'_>) -> Result<(u32, Expiry), DecodeError> {
+        let eighths = |read: u64| u32::try_from(read).map_err(|_| ADDRESS);
+        match self.naming.said {
+            Saying::Nothing => Ok((0, Expiry::NONE)),
+            Saying::Length => Ok((eighths(varint::read(reader)?)?, Expiry::NONE)),
+            Saying::LengthAndExpiry => {
+                let read = varint::read(reader)?;
+                let expiry = match read & EXPIRES {
+                    0 => Expiry::NONE,
+                    _ => self.expiry(reader)?,
+                };
+                Ok((eighths(read >> 1)?, expiry))
+            }
+        }
+    }
+
+    fn expiry(&mut self, reader: &mut Reader<'_>) -> Result<Expiry, DecodeError> {
+        let step = varint::unzigzag(varint::read(reader)?);
+        let at = seconds(self.last.expiry).checked_add(step);
+        let at = at.and_then(|at| u32::try_from(at).ok());
+        let at = at.filter(|at| *at > 0).ok_or(ADDRESS)?;
+        self.last.expiry = Expiry::from_seconds(at);
+        Ok(self.last.expiry)
     }
 }

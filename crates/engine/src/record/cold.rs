@@ -5,14 +5,16 @@
 //! in a block ──▶ cold, 0 bytes ──▶ asked for, 0 bytes ──▶ in a block that was recalled, or lost
 //! ```
 //! What is cold is no state: it follows from how much may be in memory ([`Records::set_hot_max`]) and from who takes what. A row
-//! keeps its address and the record's length. Above the limit the oldest dense blocks go (one that was copied is as old as its copy), without those of their records
-//! that may be needed without warning: pinned ones, and those that expire.
+//! keeps its address, the record's length and, to the second, when it expires. Above the limit the oldest dense blocks go (one that was copied is as old as its copy), without those of their records
+//! that may be needed without warning, the pinned ones.
 
 use bytes::Bytes;
 use courser_contract::{LogIndex, Need, Recalled, RecordRef, Want};
 use hashbrown::HashMap;
 
-use super::{ABSENT, ASKED, Address, COLD, Generation, LOST, MOVING, PINNED, Records, Row, Slot};
+use super::{
+    ABSENT, ASKED, Address, COLD, Expiry, Generation, LOST, MOVING, PINNED, Records, Row, Slot,
+};
 
 /// Records of so many bytes go at a time: some 4,000 of them.
 const STEP_BYTES: usize = 1 << 20;
@@ -152,11 +154,13 @@ impl Records {
     /// A record that was read back has been handed over: its room is for the next one. Who else needs it, and a connection that
     /// comes again, asks again.
     pub(crate) fn give_back(&mut self, slot: Slot) {
-        let Some(Row { block, offset, .. }) = self.recalled(slot) else {
+        let Some(row) = self.recalled(slot) else {
             return;
         };
-        let len = self.blocks.record_len(block, offset);
-        self.rows.cool(slot.0, len);
+        let block = row.block;
+        let known = known_of(self.record(&row));
+        let (len, _) = known;
+        self.rows.cool(slot.0, known);
         self.cold.records += 1;
         if let Some(generation) = self.blocks.remove(block, len) {
             self.move_out(&[block], generation);
@@ -206,9 +210,7 @@ impl Records {
             };
             let bytes = self.blocks.bytes(block);
             let record = RecordRef::trusted_at(bytes, row.offset as usize);
-            let must_stay = row.refs & PINNED != 0
-                || record.expires_at().is_some()
-                || self.is_tombstone(Slot(slot));
+            let must_stay = row.refs & PINNED != 0 || self.is_tombstone(Slot(slot));
             if must_stay {
                 let start = record.start();
                 staying.add(slot, &bytes[start..start + record.encoded_len()]);
@@ -216,8 +218,8 @@ impl Records {
                 self.rows.stay(slot);
                 continue;
             }
-            let len = u32::try_from(record.encoded_len()).expect("a packet is far below 4 GiB");
-            self.rows.cool(slot, len);
+            let known = known_of(record);
+            self.rows.cool(slot, known);
             self.cold.records += 1;
         }
         self.blocks.drop_block(block);
@@ -296,7 +298,8 @@ impl Records {
     pub(crate) fn try_again(&mut self, slot: Slot) {
         if self.cold.unread.remove(&slot.0).is_some() {
             let row = self.rows.get(slot.0);
-            self.rows.cool(slot.0, row.offset);
+            let expiry = self.rows.expiry(slot.0);
+            self.rows.cool(slot.0, (row.offset, expiry));
             self.tombstones -= 1;
             self.losses += 1;
             self.cold.records += 1;
@@ -397,6 +400,12 @@ impl Records {
         assert_eq!(asked, self.cold.asked.len(), "what is asked for is known");
         assert_eq!(unread, self.cold.unread.len(), "what was not read is lost");
     }
+}
+
+/// What stays known of a record whose bytes are only in the log: how many they are, and when it expires.
+fn known_of(record: RecordRef<'_>) -> (u32, Expiry) {
+    let len = u32::try_from(record.encoded_len()).expect("a packet is far below 4 GiB");
+    (len, Expiry::of(record.expires_at()))
 }
 
 /// Records that stay although their block goes.

@@ -12,17 +12,18 @@
 
 mod block;
 mod cold;
+mod expiry;
 mod rows;
 
 use bytes::Bytes;
 use courser_contract::{Record, RecordRef, RecordView, WallMs};
 
-pub(crate) use self::cold::TakenIn;
 use self::{
     block::{Block, Blocks, Generation},
     cold::Cold,
     rows::{Row, Rows},
 };
+pub(crate) use self::{cold::TakenIn, expiry::Expiry};
 use crate::lost::is_tombstone;
 
 /// A reference to a live record.
@@ -45,8 +46,9 @@ pub(crate) struct Address {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said {
     pub(crate) address: Address,
-    /// Eighths of its bytes. 0: a start has to look at it, since it expires, or stands for a lost one.
+    /// Eighths of its bytes. 0: a start has to look at it, since it stands for a lost one.
     pub(crate) eighths: u32,
+    pub(crate) expiry: Expiry,
 }
 
 impl Said {
@@ -57,6 +59,7 @@ impl Said {
             ordinal: 0,
         },
         eighths: 0,
+        expiry: Expiry::NONE,
     };
 }
 
@@ -214,10 +217,12 @@ impl Records {
         RecordRef::trusted_at(self.blocks.bytes(row.block), row.offset as usize)
     }
 
-    /// When it expires. One that is not in memory does not.
+    /// When it expires; if it is not in memory, up to a second later, or never where that is behind what an [`Expiry`] says.
     pub(crate) fn expires_at(&self, slot: Slot) -> Option<WallMs> {
-        let row = self.rows.find(slot.0).filter(|row| row.block < ABSENT)?;
-        self.record(row).expires_at()
+        match self.rows.find(slot.0).filter(|row| row.block < ABSENT) {
+            Some(row) => self.record(row).expires_at(),
+            None => self.rows.expiry(slot.0).moment(),
+        }
     }
 
     /// Its parts.
@@ -256,20 +261,19 @@ impl Records {
     /// What a checkpoint says of it.
     pub(crate) fn said(&self, slot: Slot) -> Said {
         let row = self.rows.get(slot.0);
-        let len = match row.block {
-            COLD | ASKED => row.offset,
-            _ if self.tombstones > 0 && self.stands_for_lost(&row) => 0,
+        let (len, expiry) = match row.block {
+            COLD | ASKED => (row.offset, self.rows.expiry(slot.0)),
+            _ if self.tombstones > 0 && self.stands_for_lost(&row) => (0, Expiry::NONE),
             _ => {
                 let record = self.record(&row);
-                match record.expires_at() {
-                    Some(_) => 0,
-                    None => record.encoded_len() as u32,
-                }
+                let expiry = Expiry::of(record.expires_at());
+                (record.encoded_len() as u32, expiry)
             }
         };
         Said {
             address: row.address(),
             eighths: len >> 3,
+            expiry,
         }
     }
 
@@ -343,11 +347,16 @@ impl Records {
         Slot(self.rows.expect(address, refs))
     }
 
-    /// A row of a record of so many bytes that stays in the log. In the same order.
-    pub(crate) fn expect_cold(&mut self, address: Address, refs: u32, len: u32) -> Slot {
+    /// A row of a record of so many bytes that stays in the log, until it expires. In the same order.
+    pub(crate) fn expect_cold(
+        &mut self,
+        address: Address,
+        refs: u32,
+        known: (u32, Expiry),
+    ) -> Slot {
         self.live += 1;
         self.note_cold();
-        Slot(self.rows.expect_cold(address, refs, len))
+        Slot(self.rows.expect_cold(address, refs, known))
     }
 
     /// The next row of an entry whose bytes have not come, with the byte of the entry at which its record begins. It no longer

@@ -9,6 +9,9 @@
 //! the log (`cold`), or stays in memory for good, the page is packed, see [`packed`]: some four bytes a row. The rows of a packed page whose records
 //! are in memory, or asked for, are kept besides. At a start pages are packed as soon as their rows are known, and open while their records come; of those
 //! whose records stay in the log, the few rows that are expected are kept besides.
+//!
+//! When a record expires that is only in the log ([`Expiry`]) its packed page says. For those of an open page there is a list besides, once one of them
+//! does; while a record is in memory, it says so itself, and what is written here is of no meaning.
 
 mod packed;
 #[cfg(test)]
@@ -17,7 +20,7 @@ mod tests;
 use hashbrown::HashMap;
 
 use self::packed::Packed;
-use super::{Address, COLD, EXPECTED, FREE, PINNED};
+use super::{Address, COLD, EXPECTED, Expiry, FREE, PINNED};
 
 /// Rows of a page.
 const PAGE: usize = 1_024;
@@ -82,6 +85,15 @@ impl Row {
 }
 
 type Page = [Row; PAGE];
+/// When the records of an open page expire.
+type Expiries = [Expiry; PAGE];
+
+/// A row of a packed page that is not as the page says.
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    row: Row,
+    expiry: Expiry,
+}
 
 /// Fixed seed: the keys are numbers of ours, which no client chooses or sees, and how large the map is, which counts among what is held in memory, is
 /// the same in each run.
@@ -107,9 +119,10 @@ pub(super) struct Rows {
     /// Open ones; at the others' places is none.
     pages: Vec<Option<Box<Page>>>,
     calm: Vec<Calm>,
+    /// Of open pages of which a record in the log expires.
+    expiries: Vec<Option<Box<Expiries>>>,
     packed: Vec<Option<Box<Packed>>>,
-    /// Rows of packed pages that are not as the page says.
-    out: HashMap<u32, Row, Hasher>,
+    out: HashMap<u32, Out, Hasher>,
     /// Numbers of pages in which nothing lives, to be used again.
     absent: Vec<u32>,
     /// The first free row of those that have had a record, all of open pages.
@@ -125,6 +138,7 @@ impl Default for Rows {
         Self {
             pages: Vec::new(),
             calm: Vec::new(),
+            expiries: Vec::new(),
             packed: Vec::new(),
             out: HashMap::default(),
             absent: Vec::new(),
@@ -169,7 +183,22 @@ impl Rows {
     #[cold]
     #[inline(never)]
     fn find_out(&self, number: u32) -> Option<&Row> {
-        self.out.get(&number)
+        self.out.get(&number).map(|out| &out.row)
+    }
+
+    /// When a record expires that is not in memory.
+    pub(super) fn expiry(&self, number: u32) -> Expiry {
+        let (page, at) = place(number);
+        let page = page as usize;
+        if self.pages[page].is_some() {
+            let expiries = self.expiries[page].as_ref();
+            return expiries.map_or(Expiry::NONE, |all| all[at]);
+        }
+        if let Some(out) = self.out.get(&number) {
+            return out.expiry;
+        }
+        let packed = self.packed[page].as_ref();
+        packed.map_or(Expiry::NONE, |page| page.expiry(at))
     }
 
     /// The same of all records.
@@ -230,11 +259,17 @@ impl Rows {
         number
     }
 
-    /// The same of a row whose record, of so many bytes, stays in the log.
-    pub(super) fn expect_cold(&mut self, address: Address, refs: u32, len: u32) -> u32 {
+    /// The same of a row whose record, of so many bytes, stays in the log until it expires.
+    pub(super) fn expect_cold(
+        &mut self,
+        address: Address,
+        refs: u32,
+        (len, expiry): (u32, Expiry),
+    ) -> u32 {
         let (number, row) = self.next_place();
         *row = Row::new(COLD, len, refs, address);
         self.calm[place(number).0 as usize].cold += 1;
+        self.note_expiry(number, expiry);
         self.pack_made(number);
         number
     }
@@ -303,6 +338,7 @@ impl Rows {
             );
             self.pages.push(None);
             self.packed.push(None);
+            self.expiries.push(None);
             self.calm.push(Calm::default());
             self.pages.len() as u32 - 1
         });
@@ -325,8 +361,8 @@ impl Rows {
     #[cold]
     #[inline(never)]
     fn release_packed(&mut self, number: u32) -> bool {
-        if let Some(row) = self.out.get_mut(&number) {
-            return row.release();
+        if let Some(out) = self.out.get_mut(&number) {
+            return out.row.release();
         }
         let (page, at) = place(number);
         let page = self.packed[page as usize].as_mut();
@@ -370,21 +406,39 @@ impl Rows {
         }
     }
 
-    /// The record of a row, of so many bytes, is only in the log from now on.
-    pub(super) fn cool(&mut self, number: u32, len: u32) {
+    /// The record of a row, of so many bytes, is only in the log from now on, until it expires.
+    pub(super) fn cool(&mut self, number: u32, (len, expiry): (u32, Expiry)) {
         let (at_page, at) = place(number);
         let row = self.get_mut(number);
         (row.block, row.offset) = (COLD, len);
         let row = *row;
         if self.pages[at_page as usize].is_some() {
             self.calm[at_page as usize].cold += 1;
+            self.note_expiry(number, expiry);
             self.pack_if_calm(at_page);
         } else if self.packed[at_page as usize]
             .as_mut()
             .is_some_and(|page| page.put(at, &row))
         {
             self.out.remove(&number);
+        } else if let Some(out) = self.out.get_mut(&number) {
+            out.expiry = expiry;
         }
+    }
+
+    /// A record of an open page that is in the log expires then.
+    #[inline]
+    fn note_expiry(&mut self, number: u32, expiry: Expiry) {
+        let (page, at) = place(number);
+        let expiries = &mut self.expiries[page as usize];
+        if expiries.is_none() && expiry == Expiry::NONE {
+            return;
+        }
+        let expiries = expiries.get_or_insert_with(|| {
+            self.held_bytes += size_of::<Expiries>();
+            Box::new([Expiry::NONE; PAGE])
+        });
+        expiries[at] = expiry;
     }
 
     /// The record of a row is only in the log, and will be elsewhere: `block` says so until then. The row, as it is now.
@@ -434,10 +488,15 @@ impl Rows {
         let first = at_page * PAGE as u32;
         for (number, row) in (first..).zip(page.iter()) {
             if row.block != COLD {
-                self.out.insert(number, *row);
+                let (row, expiry) = (*row, Expiry::NONE);
+                self.out.insert(number, Out { row, expiry });
             }
         }
-        let packed = Box::new(Packed::new(&page));
+        let expiries = self.expiries[at_page as usize].take();
+        let packed = Box::new(Packed::new(&page, expiries.as_deref()));
+        if expiries.is_some() {
+            self.held_bytes -= size_of::<Expiries>();
+        }
         self.held_bytes -= PAGE_BYTES;
         self.held_bytes += packed.held_bytes();
         self.packed[at_page as usize] = Some(packed);
@@ -479,8 +538,11 @@ impl Rows {
                 assert_eq!([cold, pinned], counted, "rows are counted");
                 assert!(!calm.is_all(), "a calm page is packed");
                 assert!(packed.is_none(), "a page is open or packed");
-                held += PAGE_BYTES;
+                let expiries = self.expiries[number as usize].as_ref();
+                held += PAGE_BYTES + expiries.map_or(0, |all| size_of_val(&**all));
             } else {
+                let expiries = self.expiries[number as usize].as_ref();
+                assert!(expiries.is_none(), "a packed page says what expires");
                 let counted = packed.map_or(0, |page| page.live());
                 assert_eq!(live, counted, "live rows are counted");
                 let is_absent = self.absent.contains(&number);
@@ -505,12 +567,16 @@ impl Rows {
 #[cold]
 #[inline(never)]
 fn take_out<'a>(
-    out: &'a mut HashMap<u32, Row, Hasher>,
+    out: &'a mut HashMap<u32, Out, Hasher>,
     packed: &[Option<Box<Packed>>],
     number: u32,
 ) -> &'a mut Row {
     let (page, at) = place(number);
     let page = packed[page as usize].as_ref();
     let page = page.expect("a record is in a page");
-    out.entry(number).or_insert_with(|| page.get(at))
+    let out = out.entry(number).or_insert_with(|| Out {
+        row: page.get(at),
+        expiry: page.expiry(at),
+    });
+    &mut out.row
 }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use courser_contract::{DetachCause, QoS, ToHome, Will};
+use courser_contract::{DetachCause, Publish, QoS, ToHome, WallMs, Will};
 use courser_engine::{Limits, NeededRecords, Partition, PartitionConfig, Restore, RestoreError};
 use proptest::prelude::*;
 
 use crate::people::leave_group;
-use crate::world::{Acks, DURABLE, OTHER, Options, Whole, World, message, to};
+use crate::world::{Acks, Commits, DURABLE, OTHER, Options, Whole, World, message, to};
 
 /// A partition with something of each kind: sessions with and without messages, shared ones, wills, holds, scans, retained
 /// messages, forwards that wait, target sets.
@@ -164,6 +164,37 @@ fn m42_who_leaves_a_group_behind_the_checkpoint_has_not_left_in_it() {
             );
         }
     }
+}
+
+/// A retained message expires, and before that is committed another one has taken its place, and a checkpoint has begun: it has that one once.
+#[test]
+fn m42_an_expiry_that_finds_another_message_saves_it_once() {
+    let mut world = World::new();
+    let expires_at = Some(WallMs(world.now.wall.0 + 2_000));
+    world.publish(&Publish {
+        retain: true,
+        expires_at,
+        ..message("kept", "old", QoS::AtLeastOnce)
+    });
+    world.settle();
+    world.commits = Commits::Held;
+    world.retain("kept", "new", QoS::AtLeastOnce);
+    world.pass_time(2_000);
+    world.turn();
+    assert!(world.commit_one(DURABLE), "the new one");
+    let node = world.nodes.get_mut(&DURABLE).expect("it is there");
+    node.partition.cancel_checkpoint();
+    assert!(node.partition.begin_checkpoint());
+    assert!(world.commit_one(DURABLE), "the end of the old one");
+    let node = world.nodes.get_mut(&DURABLE).expect("it is there");
+    let mut restore = Restore::new(config());
+    while node.partition.checkpoint_end().is_none() {
+        if let Some(piece) = node.partition.take_checkpoint_piece(1_000) {
+            let read = restore.piece(&piece.bytes);
+            read.expect("a piece as it was written");
+        }
+    }
+    assert_eq!(restore.summary().retained, 1);
 }
 
 #[test]

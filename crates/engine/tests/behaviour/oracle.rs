@@ -1,28 +1,57 @@
 //! Random lives of sessions against a simple oracle: what was acknowledged arrives, in order, QoS 2 once, whatever commits late,
-//! whoever leads, and however often connections end.
+//! whoever leads, and however often connections end; what expires may be missing once its time is over, and not before.
 
-use courser_contract::{DetachCause, QoS};
+use courser_contract::{DetachCause, Publish, QoS, WallMs};
 use courser_engine::Limits;
 use proptest::prelude::*;
 
-use crate::world::{Acks, Commits, DURABLE, OTHER, Options, Recalling, World, to};
+use crate::world::{Acks, Commits, DURABLE, OTHER, Options, Recalling, World, message, to};
 
 const TOPICS: [&str; 3] = ["a/1", "a/2", "other/1"];
 
 #[derive(Clone, Debug)]
 enum Step {
-    Connect { client: usize, receive_maximum: u16 },
-    Detach { client: usize },
-    Lose { client: usize },
-    Publish { topic: usize, qos: u8, retain: bool },
-    Ack { client: usize, count: usize },
-    Churn { clean: bool },
-    Commit { other: bool },
+    Connect {
+        client: usize,
+        receive_maximum: u16,
+    },
+    Detach {
+        client: usize,
+    },
+    Lose {
+        client: usize,
+    },
+    Publish {
+        topic: usize,
+        qos: u8,
+        retain: bool,
+        life_ms: Option<u64>,
+    },
+    Ack {
+        client: usize,
+        count: usize,
+    },
+    Churn {
+        clean: bool,
+    },
+    Commit {
+        other: bool,
+    },
     Turn,
-    Depose { other: bool, kept: usize },
-    Restart { other: bool },
-    Time { ms: u64 },
-    Recall { other: bool, count: usize },
+    Depose {
+        other: bool,
+        kept: usize,
+    },
+    Restart {
+        other: bool,
+    },
+    Time {
+        ms: u64,
+    },
+    Recall {
+        other: bool,
+        count: usize,
+    },
     Settle,
 }
 
@@ -31,13 +60,22 @@ fn client() -> impl Strategy<Value = usize> {
     prop_oneof![Just(0usize), Just(1), Just(3), Just(4)]
 }
 
+/// Some expire soon, some behind most stories.
+fn life_ms() -> impl Strategy<Value = Option<u64>> {
+    prop_oneof![
+        3 => Just(None),
+        1 => (1..4_000u64).prop_map(Some),
+        1 => (4_000..60_000u64).prop_map(Some),
+    ]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (client(), 1..6u16).prop_map(|(client, receive_maximum)| Step::Connect { client, receive_maximum }),
         1 => client().prop_map(|client| Step::Detach { client }),
         1 => client().prop_map(|client| Step::Lose { client }),
-        8 => (0..TOPICS.len(), 0..3u8, prop::bool::weighted(0.2))
-            .prop_map(|(topic, qos, retain)| Step::Publish { topic, qos, retain }),
+        8 => (0..TOPICS.len(), 0..3u8, prop::bool::weighted(0.2), life_ms())
+            .prop_map(|(topic, qos, retain, life_ms)| Step::Publish { topic, qos, retain, life_ms }),
         5 => (client(), 1..4usize).prop_map(|(client, count)| Step::Ack { client, count }),
         1 => any::<bool>().prop_map(|clean| Step::Churn { clean }),
         5 => any::<bool>().prop_map(|other| Step::Commit { other }),
@@ -45,6 +83,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (any::<bool>(), 0..3usize).prop_map(|(other, kept)| Step::Depose { other, kept }),
         1 => any::<bool>().prop_map(|other| Step::Restart { other }),
         1 => (1..40u64).prop_map(|ms| Step::Time { ms }),
+        1 => (200..1_500u64).prop_map(|ms| Step::Time { ms }),
         4 => (any::<bool>(), 1..4usize).prop_map(|(other, count)| Step::Recall { other, count }),
         1 => Just(Step::Settle),
     ]
@@ -56,6 +95,7 @@ struct Sent {
     topic: &'static str,
     payload: String,
     qos: QoS,
+    expires_at: Option<WallMs>,
 }
 
 struct Run {
@@ -120,20 +160,27 @@ impl Run {
                     }
                 }
             }
-            Step::Publish { topic, qos, retain } => {
+            Step::Publish {
+                topic,
+                qos,
+                retain,
+                life_ms,
+            } => {
                 let qos = QoS::from_bits(qos).expect("0 to 2");
                 let payload = self.sent.len().to_string();
                 let topic = TOPICS[topic];
-                let ticket = if retain {
-                    world.retain(topic, &payload, qos)
-                } else {
-                    world.send(topic, &payload, qos)
-                };
+                let expires_at = life_ms.map(|ms| WallMs(world.now.wall.0 + ms));
+                let ticket = world.publish(&Publish {
+                    retain,
+                    expires_at,
+                    ..message(topic, &payload, qos)
+                });
                 self.sent.push(Sent {
                     ticket,
                     topic,
                     payload,
                     qos,
+                    expires_at,
                 });
             }
             Step::Ack { client, count } => {
@@ -236,11 +283,20 @@ impl Run {
         let shared = self.sent.iter().filter(|sent| sent.topic.starts_with("a/"));
         for sent in shared.filter(|sent| sent.qos > QoS::AtMostOnce) {
             let times = taken().filter(|got| got.payload == sent.payload).count();
+            if times == 0 && self.is_over(sent) {
+                continue;
+            }
             assert!(times >= 1, "{} has arrived at a member", sent.payload);
             if sent.qos == QoS::ExactlyOnce {
                 assert_eq!(times, 1, "{} has arrived at one member, once", sent.payload);
             }
         }
+    }
+
+    /// Whether a message may be missing because it has expired.
+    fn is_over(&self, sent: &Sent) -> bool {
+        let now = self.world.now.wall;
+        sent.expires_at.is_some_and(|at| at <= now)
     }
 
     fn judge(&self, client: usize) {
@@ -255,6 +311,9 @@ impl Run {
                 "{} is acknowledged in the end",
                 sent.payload
             );
+            if times == 0 && self.is_over(sent) {
+                continue;
+            }
             assert!(times >= 1, "{} has arrived", sent.payload);
             if sent.qos == QoS::ExactlyOnce {
                 assert_eq!(times, 1, "{} has arrived once", sent.payload);

@@ -2,8 +2,8 @@
 
 use std::alloc::System;
 
-use crate::support::Setup;
-use courser_contract::{AttachStage, Class, Epoch};
+use crate::support::{NOW, Setup};
+use courser_contract::{AttachStage, Class, Epoch, WallMs};
 use courser_engine::Limits;
 use courser_memory::{Counting, thread_snapshot};
 
@@ -70,9 +70,9 @@ fn a_stored_message_takes_little_beside_its_record_m17() {
     }
 }
 
-/// The same for those of which only the names are in memory, for a thousand sessions in turn.
-#[test]
-fn a_message_that_is_only_in_the_log_takes_less_m17() {
+/// The same for those of which only the names are in memory, for a thousand sessions in turn. Each expires so many milliseconds after it was sent, if it
+/// does; a hundred are sent in a second.
+fn each_that_is_only_in_the_log(life: impl Fn(u64) -> Option<u64>) -> f64 {
     const SESSIONS: u32 = 1_000;
     const COUNT: u64 = 256_000;
     let mut setup = Setup::new(Class::Durable, None);
@@ -89,8 +89,10 @@ fn a_message_that_is_only_in_the_log_takes_less_m17() {
         .map(|number| format!("device/{number:08}/commands"))
         .collect();
     let mut topics = topics.iter().cycle();
-    for _ in 0..COUNT / 100 {
-        for topic in topics.by_ref().take(100) {
+    for second in 0..COUNT / 100 {
+        for (number, topic) in (0..).zip(topics.by_ref().take(100)) {
+            let life = life(100 * second + number);
+            setup.expires_at = life.map(|ms| WallMs(NOW.wall.0 + 1_000 * second + ms));
             setup.append(topic);
         }
         setup.turn();
@@ -103,7 +105,26 @@ fn a_message_that_is_only_in_the_log_takes_less_m17() {
         "a message that is only in the log: {each:.1} bytes, {:.1} of them its row",
         counts.row_bytes as f64 / COUNT as f64
     );
+    each
+}
+
+#[test]
+fn a_message_that_is_only_in_the_log_takes_less_m17() {
+    let each = each_that_is_only_in_the_log(|_| None);
     assert!(each <= 10.0, "{each} bytes");
+}
+
+/// Of each page the moments are kept as far as they differ: within ten seconds if all are as long, within a week if they are any.
+#[test]
+fn a_message_that_expires_takes_little_more_in_the_log_m17() {
+    let none = each_that_is_only_in_the_log(|_| None);
+    let same = each_that_is_only_in_the_log(|_| Some(86_400_000));
+    let week = each_that_is_only_in_the_log(|at| Some(3_600_000 + at * 7_919_377 % 604_800_000));
+    eprintln!(
+        "a message that is only in the log: {none:.2} bytes, {same:.2} with an expiry, {week:.2} with any within a week"
+    );
+    assert!(same - none <= 1.0, "{none} and {same} bytes");
+    assert!(week - none <= 3.0, "{none} and {week} bytes");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use courser_contract::{
 };
 use courser_engine::{Partition, PartitionConfig};
 
-const NOW: Now = Now {
+pub(crate) const NOW: Now = Now {
     tick: Tick(1),
     wall: WallMs(1_000_000),
 };
@@ -81,6 +81,8 @@ pub(crate) struct Setup {
     shell: Shell,
     /// Entries, if they are kept.
     pub(crate) log: Option<Vec<(LogIndex, Bytes)>>,
+    /// Of the next messages.
+    pub(crate) expires_at: Option<WallMs>,
 }
 
 impl Setup {
@@ -90,13 +92,19 @@ impl Setup {
             partition: Partition::new(PartitionConfig::new(PartitionId(1), class)),
             shell: Shell::default(),
             log,
+            expires_at: None,
         };
         if class != Class::Volatile {
-            let shell = &mut setup.shell;
-            setup.partition.handle_leader(NOW, Term(1), shell);
-            setup.turn();
+            setup.lead(1);
         }
         setup
+    }
+
+    /// A term begins.
+    pub(crate) fn lead(&mut self, term: u64) {
+        let shell = &mut self.shell;
+        self.partition.handle_leader(NOW, Term(term), shell);
+        self.turn();
     }
 
     /// Commits what was decided.
@@ -105,6 +113,7 @@ impl Setup {
             partition,
             shell,
             log,
+            ..
         } = self;
         while let Some(entry) = partition.take_entry(NOW) {
             if let Some(log) = log {
@@ -190,7 +199,7 @@ impl Setup {
                 payload: &[7; 64],
                 qos: QoS::AtLeastOnce,
                 retain: false,
-                expires_at: None,
+                expires_at: self.expires_at,
                 publisher: None,
                 author: None,
             },

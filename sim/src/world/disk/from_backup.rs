@@ -25,8 +25,8 @@ pub(super) struct Memory {
     pub(super) states: BTreeMap<PartitionId, (LogIndex, Vec<u8>)>,
     clients: Vec<Client>,
     oracle: Oracle,
-    /// Messages that were dropped since they were too old, and since there was no room.
-    dropped: (u64, u64),
+    /// Messages that were dropped since they were too old, since there was no room, and since they had expired.
+    dropped: [u64; 3],
 }
 
 impl World {
@@ -44,7 +44,11 @@ impl World {
             states: states.collect(),
             clients: self.clients.clone(),
             oracle: self.oracle.clone(),
-            dropped: (self.counts.too_old, self.counts.overflowed),
+            dropped: [
+                self.counts.too_old,
+                self.counts.overflowed,
+                self.counts.expired,
+            ],
         }
     }
 
@@ -81,7 +85,8 @@ impl World {
         node.places.shards = shards;
         self.plan.shards = shards;
         self.count_dropped();
-        (self.counts.too_old, self.counts.overflowed) = memory.dropped;
+        let counts = &mut self.counts;
+        [counts.too_old, counts.overflowed, counts.expired] = memory.dropped;
         let abandoned = std::mem::replace(&mut self.oracle, memory.oracle);
         self.oracle.goes_on_from(memory.at, &abandoned);
         self.clients = memory.clients;

@@ -7,7 +7,7 @@ use super::RestoreError;
 use crate::{
     checkpoint::{EntrySet, unit::Named},
     lost::TOMBSTONE,
-    record::{Address, Records, Slot},
+    record::{Address, Expiry, Records, Slot},
 };
 
 /// Bytes of a block into which records are copied.
@@ -32,7 +32,7 @@ pub(super) struct Filling {
 impl Filling {
     /// Makes a row of each record, in ascending order of addresses. From `cold_from` bytes on, all told, those of which the checkpoint
     /// says the length are left in the log.
-    pub(super) fn new(named: Named, cold_from: Option<u64>, records: &mut Records) -> Self {
+    pub(super) fn new(mut named: Named, cold_from: Option<u64>, records: &mut Records) -> Self {
         let order = in_order(&named.addresses);
         let all = || order.chunk_by(|(one, _), (two, _)| one == two);
         let stay = cold_from.is_some_and(|least| {
@@ -46,7 +46,7 @@ impl Filling {
         });
         let mut filling = Self {
             slots: vec![Slot::NONE; order.len()],
-            eighths: named.eighths,
+            eighths: std::mem::take(&mut named.eighths),
             wanted: EntrySet::default(),
             missing: 0,
             block: Vec::new(),
@@ -58,14 +58,20 @@ impl Filling {
                 true => size_of(same, &filling.eighths),
                 false => 0,
             };
-            filling.add(same, size, records);
+            let expiry = named.expiry(same[0].1);
+            filling.add(same, (size, expiry), records);
         }
         filling.wanted.settle();
         filling
     }
 
-    /// Makes a row of a record under its address and numbers. It stays in the log if so many eighths of bytes are said, more than none.
-    fn add(&mut self, same: &[(u64, u32)], eighths: u32, records: &mut Records) {
+    /// Makes a row of a record under its address and numbers. It stays in the log, until it expires, if so many eighths of bytes are said, more than none.
+    fn add(
+        &mut self,
+        same: &[(u64, u32)],
+        (eighths, expiry): (u32, Expiry),
+        records: &mut Records,
+    ) {
         let address = Address::unpack(same[0].0);
         let refs = u32::try_from(same.len()).expect("no more than there are");
         let slot = match eighths {
@@ -74,7 +80,7 @@ impl Filling {
                 self.wanted.insert(address.index);
                 records.expect(address, refs)
             }
-            _ => records.expect_cold(address, refs, eighths << 3),
+            _ => records.expect_cold(address, refs, (eighths << 3, expiry)),
         };
         for (_, number) in same {
             self.slots[*number as usize] = slot;

@@ -1,12 +1,12 @@
 //! A page of rows whose records are only in the log, or will come out of it.
 //!
-//! A row needs only what differs within its page: entry, byte, length and references, each as the distance from the least one in
+//! A row needs only what differs within its page: entry, byte, length, references and expiry, each as the distance from the least one in
 //! as many bits as the farthest takes, one row behind the other. Records that came one after the other differ by little: 1,024 of
-//! them from entries of 64 KiB take some 3.5 KiB.
+//! them from entries of 64 KiB take some 3.5 KiB. Where nothing expires that takes no bits.
 
 use std::array;
 
-use super::{Address, COLD, EXPECTED, PAGE, Row};
+use super::{Address, COLD, EXPECTED, Expiries, Expiry, PAGE, Row};
 
 const WORD: usize = u64::BITS as usize;
 
@@ -15,14 +15,15 @@ const WORD: usize = u64::BITS as usize;
 struct Field {
     least: u64,
     /// Where in a row, and how many bits: at most 40.
-    shift: usize,
-    width: usize,
+    shift: u32,
+    width: u32,
 }
 
-/// Index of the entry, byte in it, length, references.
-const FIELDS: usize = 4;
+/// Index of the entry, byte in it, length, seconds of the expiry, references: the last one has a bit at least, so that each begins within its row.
+const FIELDS: usize = 5;
 const LEN: usize = 2;
-const REFS: usize = 3;
+const EXPIRY: usize = 3;
+const REFS: usize = 4;
 
 /// See the module.
 #[derive(Debug)]
@@ -58,9 +59,9 @@ impl Words {
 
     /// Appends a value of so many bits.
     #[inline]
-    fn push(&mut self, value: u64, width: usize) {
+    fn push(&mut self, value: u64, width: u32) {
         self.open |= u128::from(value) << self.bits;
-        self.bits += width;
+        self.bits += width as usize;
         if self.bits >= WORD {
             self.full.push(self.open as u64);
             self.open >>= WORD;
@@ -78,31 +79,34 @@ impl Words {
     }
 }
 
-fn values(row: &Row) -> [u64; FIELDS] {
+fn values(row: &Row, expiry: Expiry) -> [u64; FIELDS] {
     let Address { index, ordinal } = row.address();
     [
         index,
         u64::from(ordinal),
         row.offset.into(),
+        expiry.seconds().into(),
         row.refs.into(),
     ]
 }
 
-const fn bits_of(number: u64) -> usize {
-    (u64::BITS - number.leading_zeros()) as usize
+const fn bits_of(number: u64) -> u32 {
+    u64::BITS - number.leading_zeros()
 }
 
 impl Packed {
     /// Of an open page of which all rows live: the cold ones are stored here, others only counted.
-    pub(super) fn new(page: &[Row; PAGE]) -> Self {
+    pub(super) fn new(page: &[Row; PAGE], expiries: Option<&Expiries>) -> Self {
         let rows = page.iter().enumerate();
         let cold = rows.filter(|(_, row)| row.block == COLD);
-        Self::of(PAGE as u16, cold.map(|(at, row)| (at, values(row))))
+        let expiry = |at: usize| expiries.map_or(Expiry::NONE, |all| all[at]);
+        let rows = cold.map(|(at, row)| (at, values(row, expiry(at))));
+        Self::of(PAGE as u16, rows)
     }
 
     /// Of an open page whose records are all expected.
     pub(super) fn expected(page: &[Row; PAGE]) -> Self {
-        let rows = page.iter().map(values).enumerate();
+        let rows = page.iter().map(|row| values(row, Expiry::NONE)).enumerate();
         Self {
             is_expected: true,
             ..Self::of(PAGE as u16, rows)
@@ -114,14 +118,20 @@ impl Packed {
         let mut most = [0; FIELDS];
         let mut places = [0; PAGE / WORD];
         let mut stored = 0;
+        let mut first_expiry = u64::MAX;
         for (at, values) in rows.clone() {
             least = array::from_fn(|field| least[field].min(values[field]));
+            if values[EXPIRY] > 0 {
+                first_expiry = first_expiry.min(values[EXPIRY]);
+            }
             most = array::from_fn(|field| most[field].max(values[field]));
             places[at / WORD] |= 1 << (at % WORD);
             stored += 1;
         }
         // They fall to none.
         least[REFS] = 0;
+        // No distance: it does not expire.
+        least[EXPIRY] = first_expiry - 1;
         let mut row_bits = 0;
         let fields: [Field; FIELDS] = array::from_fn(|field| {
             let least = least[field].min(most[field]);
@@ -134,10 +144,10 @@ impl Packed {
                 width,
             }
         });
-        let mut words = Words::with_room(row_bits * usize::from(stored));
+        let mut words = Words::with_room(row_bits as usize * usize::from(stored));
         for (_, values) in rows {
             for (field, value) in fields.iter().zip(values) {
-                words.push(value - field.least, field.width);
+                words.push(value.saturating_sub(field.least), field.width);
             }
         }
         Self {
@@ -164,7 +174,7 @@ impl Packed {
         let stored = (0..PAGE).filter(is_stored).zip(0..);
         let rows: Vec<_> = stored
             .filter(|(_, place)| self.read(*place, REFS) > 0)
-            .map(|(at, place)| (at, array::from_fn(|field| self.read(place, field))))
+            .map(|(at, place)| (at, self.values_at(place)))
             .collect();
         *self = Self::of(self.live, rows.into_iter());
     }
@@ -174,7 +184,7 @@ impl Packed {
         let Some(place) = self.place(at) else {
             return Row::GONE;
         };
-        let [index, ordinal, len, refs] = array::from_fn(|field| self.read(place, field));
+        let [index, ordinal, len, _, refs] = array::from_fn(|field| self.read(place, field));
         if refs == 0 {
             return Row::GONE;
         }
@@ -187,6 +197,29 @@ impl Packed {
             false => COLD,
         };
         Row::new(block, len as u32, refs as u32, address)
+    }
+
+    fn values_at(&self, place: usize) -> [u64; FIELDS] {
+        let mut values = array::from_fn(|field| self.read(place, field));
+        values[EXPIRY] = self.expiry_at(place).seconds().into();
+        values
+    }
+
+    fn expiry_at(&self, place: usize) -> Expiry {
+        let seconds = self.read(place, EXPIRY);
+        match seconds > self.fields[EXPIRY].least {
+            true => Expiry::from_seconds(seconds as u32),
+            false => Expiry::NONE,
+        }
+    }
+
+    /// When the record of a row expires; never, of one that is not there.
+    pub(super) fn expiry(&self, at: usize) -> Expiry {
+        if self.fields[EXPIRY].width == 0 {
+            return Expiry::NONE;
+        }
+        self.place(at)
+            .map_or(Expiry::NONE, |place| self.expiry_at(place))
     }
 
     /// Bytes of the record of a row; 0 of one that is not there.
@@ -246,7 +279,8 @@ impl Packed {
     /// The word, and the bit in it, at which a value begins.
     fn begin(&self, place: usize, field: usize) -> (usize, usize) {
         let last = &self.fields[FIELDS - 1];
-        let bit = place * (last.shift + last.width) + self.fields[field].shift;
+        let row_bits = (last.shift + last.width) as usize;
+        let bit = place * row_bits + self.fields[field].shift as usize;
         (bit / WORD, bit % WORD)
     }
 

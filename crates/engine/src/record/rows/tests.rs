@@ -20,10 +20,82 @@ fn cold(count: u64) -> (Rows, Vec<u32>) {
         .map(|at| rows.add(row(1, 1_000_000 + at / 50, 1)))
         .collect();
     for number in &numbers {
-        rows.cool(*number, 170);
+        rows.cool(*number, (170, Expiry::NONE));
     }
     rows.check();
     (rows, numbers)
+}
+
+/// Bytes of each row of a table with so many cold ones that expire then.
+fn each_that_expires(count: u64, expiry: impl Fn(u64) -> Expiry) -> f64 {
+    let mut rows = Rows::default();
+    for at in 0..count {
+        let number = rows.add(row(1, 1_000_000 + at / 50, 1));
+        rows.cool(number, (170, expiry(at)));
+    }
+    rows.check();
+    for at in 0..count {
+        assert_eq!(rows.expiry(at as u32), expiry(at), "row {at}");
+    }
+    rows.held_bytes() as f64 / count as f64
+}
+
+#[test]
+fn when_cold_rows_expire_takes_what_differs_within_a_page() {
+    const COUNT: u64 = 100 * PAGE as u64;
+    let none = each_that_expires(COUNT, |_| Expiry::NONE);
+    let after =
+        |at: u64, seconds: u64| Expiry::from_seconds((1_790_000_000 + at / 100 + seconds) as u32);
+    let same = each_that_expires(COUNT, |at| after(at, 3_600));
+    let week = each_that_expires(COUNT, |at| after(at, at * 7_919 % 604_800));
+    let some = each_that_expires(COUNT, |at| match at % 2 {
+        0 => Expiry::NONE,
+        _ => after(at, 3_600),
+    });
+    eprintln!(
+        "a cold row: {none:.2} bytes, {same:.2} with an expiry, {week:.2} with any within a week"
+    );
+    assert!(none <= 4.0, "{none} bytes");
+    // Of eleven seconds, and of a week.
+    assert!(same <= none + 4.0 / 8.0, "{same} bytes");
+    assert!(some <= none + 4.0 / 8.0, "{some} bytes");
+    assert!(week <= none + 20.0 / 8.0, "{week} bytes");
+}
+
+#[test]
+fn a_row_says_when_its_record_expires_wherever_it_is_kept() {
+    let at = |seconds| (170, Expiry::from_seconds(seconds));
+    let mut rows = Rows::default();
+    let numbers: Vec<u32> = (0..PAGE as u64).map(|at| rows.add(row(1, at, 1))).collect();
+    // Of an open page.
+    rows.cool(3, at(30));
+    rows.cool(4, (170, Expiry::NONE));
+    assert_eq!([3, 4].map(|at| rows.expiry(at).seconds()), [30, 0]);
+    // The next record of that row has nothing of it.
+    drop_all(&mut rows, &[3]);
+    assert_eq!(rows.add(row(1, 7, 1)), 3);
+    rows.cool(3, (170, Expiry::NONE));
+    assert_eq!(rows.expiry(3), Expiry::NONE);
+    let open = rows.held_bytes();
+    for number in numbers.iter().filter(|at| !(3..=4).contains(*at)) {
+        rows.cool(*number, at(number + 1));
+    }
+    // Of a packed one, of one that is asked for, and of one that has no place there any more.
+    rows.check();
+    assert!(rows.held_bytes() < open / 2);
+    let all = |rows: &Rows| (5..PAGE as u32).all(|at| rows.expiry(at).seconds() == at + 1);
+    assert!(all(&rows) && rows.expiry(3) == Expiry::NONE);
+    assert_eq!(rows.warm(9, ASKED).block, ASKED);
+    rows.get_mut(9).refs += 200;
+    assert!(all(&rows));
+    rows.get_mut(9).block = 7;
+    rows.cool(9, at(10));
+    assert!(all(&rows) && rows.out.len() == 1);
+    // Most of the page goes, and the rest is packed again.
+    drop_all(&mut rows, &numbers[600..]);
+    drop_all(&mut rows, &numbers[10..200]);
+    assert!((200..600).all(|at| rows.expiry(at).seconds() == at + 1));
+    assert_eq!([3, 8].map(|at| rows.expiry(at).seconds()), [0, 9]);
 }
 
 fn drop_all(rows: &mut Rows, numbers: &[u32]) {
@@ -72,7 +144,7 @@ fn rows_whose_records_are_expected_take_no_more_before_they_come_than_after() {
                 ..was
             }
         );
-        rows.cool(at, 170);
+        rows.cool(at, (170, Expiry::NONE));
         assert!(rows.held_bytes() < packed + 2 * PAGE_BYTES, "row {at}");
     }
     rows.check();
@@ -86,7 +158,7 @@ fn left(one_in: u32) -> Rows {
         let address = row(COLD, 1_000_000 + u64::from(at) / 50, 1).address();
         let number = match at % one_in {
             0 => rows.expect(address, 1),
-            _ => rows.expect_cold(address, 1, 170),
+            _ => rows.expect_cold(address, 1, (170, Expiry::NONE)),
         };
         assert_eq!(number, at);
     }
@@ -145,11 +217,11 @@ fn a_page_with_free_rows_waits_until_they_are_used_again() {
     let numbers: Vec<u32> = (0..PAGE as u64).map(|at| rows.add(row(1, at, 1))).collect();
     drop_all(&mut rows, &numbers[7..8]);
     for number in numbers.iter().filter(|number| **number != 7) {
-        rows.cool(*number, 8);
+        rows.cool(*number, (8, Expiry::NONE));
     }
     assert_eq!(rows.held_bytes(), PAGE_BYTES);
     assert_eq!(rows.add(row(1, 9, 1)), 7);
-    rows.cool(7, 8);
+    rows.cool(7, (8, Expiry::NONE));
     rows.check();
     assert!(rows.held_bytes() < PAGE_BYTES / 4);
 }
@@ -158,7 +230,8 @@ fn a_page_with_free_rows_waits_until_they_are_used_again() {
 fn a_cold_row_of_many_places_loses_them_one_by_one() {
     let mut rows = Rows::default();
     let numbers: Vec<u32> = (0..PAGE as u64).map(|at| rows.add(row(1, at, 5))).collect();
-    numbers.iter().for_each(|number| rows.cool(*number, 8));
+    let known = (8, Expiry::NONE);
+    numbers.iter().for_each(|number| rows.cool(*number, known));
     for left in (0..5).rev() {
         let mut last = numbers.iter().map(|number| rows.release(*number));
         assert!(last.all(|is_last| is_last == (left == 0)));
@@ -216,7 +289,18 @@ fn step() -> impl Strategy<Value = Step> {
 struct World {
     rows: Rows,
     model: BTreeMap<u32, Row>,
+    /// Of those that have been cold.
+    expiries: BTreeMap<u32, Expiry>,
     added: u64,
+}
+
+/// Some do not expire, some soon, some at any time.
+fn some_expiry(number: u32, at: usize) -> Expiry {
+    Expiry::from_seconds(match (at + number as usize / 700) % 3 {
+        0 => 0,
+        1 => 1_790_000_000 + number % 1_000 / 900 * number,
+        _ => number.wrapping_mul(2_654_435_761),
+    })
 }
 
 impl World {
@@ -239,7 +323,10 @@ impl World {
             Step::Cool { at, count } => {
                 for (number, row) in self.some(at, count) {
                     if row.block != COLD && row.refs & PINNED == 0 {
-                        self.rows.cool(number, number % 300);
+                        // A record that was cold before is the same one.
+                        let expiry = self.expiries.entry(number);
+                        let expiry = *expiry.or_insert_with(|| some_expiry(number, at));
+                        self.rows.cool(number, (number % 300, expiry));
                         let row = self.model.get_mut(&number).expect("it is there");
                         (row.block, row.offset) = (COLD, number % 300);
                     }
@@ -281,6 +368,7 @@ impl World {
                         assert_eq!(self.rows.get(number), row);
                         self.rows.remove(number);
                         self.model.remove(&number);
+                        self.expiries.remove(&number);
                     } else {
                         row.refs -= 1;
                         self.model.insert(number, row);
@@ -294,6 +382,11 @@ impl World {
         self.rows.check();
         let live = self.rows.from(0).filter(|(_, row)| row.block != FREE);
         assert!(live.eq(self.model.iter().map(|(number, row)| (*number, *row))));
+        for (number, expiry) in &self.expiries {
+            if [COLD, ASKED].contains(&self.model[number].block) {
+                assert_eq!(self.rows.expiry(*number), *expiry, "row {number}");
+            }
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use compact_str::CompactString;
 use courser_contract::{
     Attach, AttachStage, Attached, ClientHash, ConnectRefusal, DeliverTo, Delivery, DetachCause,
     Epoch, FrontId, GroupRef, HomeRef, OutcomeKind, PartitionId, QoS, RequestPart, Seq,
-    SessionLimits, Source, SubscribeResult, Subscription, ToFront, ToHome, Will,
+    SessionLimits, Source, SubscribeResult, Subscription, ToFront, ToHome, WallMs, Will,
 };
 
 use super::{DURABLE, VOLATILE};
@@ -23,6 +23,7 @@ pub(crate) struct Got {
     pub(crate) duplicate: bool,
     pub(crate) shared: bool,
     pub(crate) identifiers: Vec<u32>,
+    pub(crate) expires_at: Option<WallMs>,
 }
 
 impl Got {
@@ -37,6 +38,7 @@ impl Got {
             duplicate: to.flags.duplicate,
             shared: to.flags.shared,
             identifiers: to.identifiers.as_deref().unwrap_or_default().to_vec(),
+            expires_at: delivery.view.expires_at,
         }
     }
 }
