@@ -13,7 +13,7 @@
 //! topic that does not match it goes on at the least one behind it that could. Its work is bounded by the caller's budget.
 //!
 //! # Invariants (`check`)
-//! `usage` counts the topics of clients and their bytes, and not the broker's own values under `$SYS/`, which no client has retained and no limit
+//! `usage` counts the topics of clients and their bytes, and not the broker's own values, `$SYS` and what is below it, which no client has retained and no limit
 //! refuses; no key contains `/`.
 
 mod limits;
@@ -56,7 +56,8 @@ impl Key {
     }
 
     fn is_own(&self) -> bool {
-        self.0.starts_with("$SYS\0")
+        let rest = self.0.strip_prefix("$SYS");
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('\0'))
     }
 }
 
