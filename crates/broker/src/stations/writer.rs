@@ -59,6 +59,8 @@ struct Pending {
     order: Order,
     /// Records of it that were taken into a batch.
     taken: usize,
+    /// Of these, those in batches before the one that is being filled.
+    written: usize,
 }
 
 /// What is to be done with time.
@@ -87,6 +89,8 @@ impl Clockwork {
 pub(crate) struct Writer<D: Disk> {
     log: Log<D>,
     batch: Batch,
+    /// It begins with a piece of an entry whose other pieces are written.
+    begins_with_piece: bool,
     shards: Vec<OrderReceiver>,
     /// In order of arrival. Those in front are taken into batches, the last of them perhaps in part.
     pending: VecDeque<Pending>,
@@ -145,6 +149,7 @@ impl<D: Disk> Writer<D> {
         });
         Self {
             batch: log.new_batch(),
+            begins_with_piece: false,
             log,
             shards,
             pending: VecDeque::new(),
@@ -212,6 +217,7 @@ impl<D: Disk> Writer<D> {
                     shard,
                     order,
                     taken: 0,
+                    written: 0,
                 });
             }
         }
@@ -219,6 +225,7 @@ impl<D: Disk> Writer<D> {
 
     /// One batch: as many of the pending records as fit, written, synced and answered.
     fn work(&mut self) -> Result<(), WriteError> {
+        self.begins_with_piece = !self.batch.is_empty();
         self.fill();
         let begun = Instant::now();
         if !self.batch.is_empty() && !self.write()? {
@@ -249,6 +256,7 @@ impl<D: Disk> Writer<D> {
     /// Takes records into the batch until it is full.
     fn fill(&mut self) {
         for pending in &mut self.pending {
+            pending.written = pending.taken;
             for record in &pending.order.records[pending.taken..] {
                 match self.batch.push(record) {
                     Push::Taken => pending.taken += 1,

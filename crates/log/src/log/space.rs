@@ -35,6 +35,12 @@ impl<D: Disk> Log<D> {
         self.space
     }
 
+    /// Bytes of the segment that is written into which batches still go.
+    #[must_use]
+    pub const fn left_in_segment(&self) -> u64 {
+        self.active.bytes - self.active.offset
+    }
+
     /// Bytes of the disk that segments take: those with batches, those that are ready, those that hold nothing and those that are to be removed, each
     /// of the size that it was made with.
     #[must_use]

@@ -37,6 +37,9 @@ impl<D: Disk> Writer<D> {
                         self.batch.clear();
                         return Ok(false);
                     }
+                    if self.takes_less() {
+                        continue;
+                    }
                     thread::sleep(self.until_next_try());
                     self.take_prepared()?;
                 }
@@ -50,6 +53,29 @@ impl<D: Disk> Writer<D> {
             Clockwork::Written(_) => {}
         }
         Ok(true)
+    }
+
+    /// Fills the batch again with what the segment that is written has room for. False: not even the first of what waits.
+    fn takes_less(&mut self) -> bool {
+        let left = usize::try_from(self.log.left_in_segment()).unwrap_or(usize::MAX);
+        if self.begins_with_piece || left == 0 || self.batch.bytes() <= left {
+            return false;
+        }
+        self.refill(left);
+        let takes_some = !self.batch.is_empty();
+        if !takes_some {
+            self.refill(usize::MAX);
+        }
+        takes_some
+    }
+
+    /// Fills the batch anew, of at most so many bytes.
+    fn refill(&mut self, bytes: usize) {
+        for pending in &mut self.pending {
+            pending.taken = pending.written;
+        }
+        self.batch.restart(bytes);
+        self.fill();
     }
 
     /// How long a batch without room waits until it is tried again. A sync that comes due meanwhile does not wait for that.

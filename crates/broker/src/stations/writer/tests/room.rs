@@ -164,3 +164,42 @@ fn m47_a_question_finds_a_place_while_all_orders_wait_for_room() {
     assert!(world.done(0).log.is_some());
     world.end();
 }
+
+/// All that gathered was one batch, which had to have room as a whole.
+#[test]
+fn m47_what_has_room_in_the_segment_that_is_written_does_not_wait_for_another_one() {
+    let mut world = World::new(1);
+    let mut writer = world.writer.take().expect("it has not begun");
+    world.disk.set_capacity(Some(world.disk.used()));
+    let order = |world: &mut World, index: u64, bytes: usize| {
+        let mut order = Order::of(Mark::Synced);
+        order.push(entry(0, index, bytes));
+        world.senders[0].send(&mut order);
+    };
+    for index in 1..=4 {
+        order(&mut world, index, 200 << 10);
+        writer.gather();
+        writer.work().expect("there is room");
+        world.done(0);
+    }
+    let left = writer.log.left_in_segment();
+    assert!((180 << 10..210 << 10).contains(&left), "{left} bytes");
+    // Together a batch that is larger.
+    (5..=27).for_each(|index| order(&mut world, index, 10 << 10));
+    world.writer = Some(writer);
+    world.begin();
+    let fit = left / (10_400);
+    for _ in 0..fit {
+        world.done(0);
+    }
+    let survivors: Vec<u64> = (1..=4 + fit).collect();
+    assert_eq!(world.survivors(0, 3), survivors);
+    thread::sleep(Duration::from_millis(250));
+    assert!(world.senders[0].next_done().is_none(), "the others wait");
+    world.disk.set_capacity(None);
+    for _ in fit..23 {
+        world.done(0);
+    }
+    assert_eq!(world.survivors(0, 3), (1..=27).collect::<Vec<u64>>());
+    world.end();
+}
