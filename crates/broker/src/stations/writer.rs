@@ -112,6 +112,9 @@ pub(crate) struct Writer<D: Disk> {
     holding: Holding,
     /// When the free space was looked at last.
     looked: Instant,
+    /// Since when the batch has waited for room, and whether this was told.
+    waits_since: Option<Instant>,
+    is_waiting_told: bool,
     /// A file that nobody needs could not be removed, and this was told.
     is_stuck: bool,
     /// What was in the log at the start.
@@ -164,6 +167,8 @@ impl<D: Disk> Writer<D> {
             put_off: VecDeque::new(),
             holding: Holding::default(),
             looked: Instant::now(),
+            waits_since: None,
+            is_waiting_told: false,
             is_stuck: false,
             recovered_bytes,
         }

@@ -10,6 +10,8 @@ use super::{Clockwork, SYNC_AFTER, Writer};
 
 /// How often the free space is looked at: while it is short, and while nothing happens that would show it.
 const SPACE_LOOK: Duration = Duration::from_millis(200);
+/// A batch that has waited for room for so long is worth a line.
+const TOLD_AFTER: Duration = Duration::from_secs(1);
 /// How often a file that could not be removed is tried again at least.
 const STUCK_LOOK: Duration = Duration::from_secs(60);
 
@@ -22,10 +24,12 @@ impl<D: Disk> Writer<D> {
             match self.log.write(&mut self.batch) {
                 Ok(_) => {
                     self.state.note_write(begun.elapsed());
+                    self.ends_waiting();
                     break;
                 }
                 Err(error) if error.is_final() => return Err(error),
                 Err(_) => {
+                    self.waits(begun);
                     // A checkpoint that was written meanwhile is what gives room.
                     self.gather();
                     self.take_checkpoints();
@@ -53,6 +57,33 @@ impl<D: Disk> Writer<D> {
             Clockwork::Written(_) => {}
         }
         Ok(true)
+    }
+
+    /// Tells that it waits for room; the log once it has for some time.
+    fn waits(&mut self, now: Instant) {
+        let since = *self.waits_since.get_or_insert(now);
+        self.state.set_waiting(Some(since));
+        if now - since >= TOLD_AFTER && !std::mem::replace(&mut self.is_waiting_told, true) {
+            tracing::error!(
+                event = "log_waits_for_room",
+                "the disk has no room for another segment, and the reserve is used up: nothing is acknowledged until there is some"
+            );
+        }
+    }
+
+    fn ends_waiting(&mut self) {
+        let Some(since) = self.waits_since.take() else {
+            return;
+        };
+        self.state.set_waiting(None);
+        if std::mem::take(&mut self.is_waiting_told) {
+            let seconds = since.elapsed().as_secs();
+            tracing::info!(
+                event = "log_has_room",
+                seconds,
+                "what waited for room is written"
+            );
+        }
     }
 
     /// Fills the batch again with what the segment that is written has room for. False: not even the first of what waits.
