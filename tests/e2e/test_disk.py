@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
+import urllib.request
 
 import pytest
 import wire
@@ -201,6 +202,48 @@ def test_d8_a_full_disk_refuses_and_recovers(small_disk):
     drain(absent, accepted)
     seconds_until_accepted(raw.connect("pub"), raw.topic())
     absent.answer(absent.expect(PUBLISH, payload=b"again"))
+    raw.release()
+    assert found.stop() == 0
+
+
+def take_files(folder, left: int) -> None:
+    """Makes empty files until the file system can have no more than `left` others."""
+    folder.mkdir()
+    for number in range(100_000):
+        if os.statvfs(folder).f_favail <= left:
+            return
+        (folder / str(number)).touch()
+    pytest.skip("this file system has no number of files")
+
+
+def test_m47_a_disk_whose_files_are_used_up_refuses_and_recovers(small_disk):
+    """No file can be made although megabytes are free: publishes are refused with 0x97 and nobody has to wait; with files to be had it goes on.
+
+    v5 [MQTT-3.4.2-1]
+    """
+    found = broker(small_disk / "broker", checkpoint_bytes="1MiB").start()
+    raw = Raw(found, V5)
+    absent, _ = raw.resume("absent")
+    absent.subscribe(raw.topic(), qos=1)
+    publisher = raw.connect("pub")
+    # First what is left is enough for checkpoints, then there is nothing.
+    for left in (40, 0):
+        absent.close()
+        fillers = small_disk / f"fillers-{left}"
+        take_files(fillers, left)
+        accepted = fill(publisher, raw.topic(), b"x" * 8000)
+        space = os.statvfs(small_disk)
+        assert space.f_bavail * space.f_frsize > 4 << 20, "it is not full of bytes"
+        with urllib.request.urlopen(f"{found.http}/readyz", timeout=20) as answer:
+            assert answer.status == 200, "it refuses, and serves"
+        absent, present = raw.resume("absent")
+        assert present
+        drain(absent, accepted)
+        if left == 0:
+            shutil.rmtree(fillers)
+        seconds_until_accepted(publisher, raw.topic())
+        absent.answer(absent.expect(PUBLISH, payload=b"again"))
+        shutil.rmtree(fillers, ignore_errors=True)
     raw.release()
     assert found.stop() == 0
 

@@ -78,6 +78,8 @@ pub(crate) struct Snapshot {
     commit: Option<&'static str>,
     ready: bool,
     disk_failed: bool,
+    /// Seconds.
+    waits_for_room: f64,
     /// Partitions that are set aside, and places whose record the disk has lost.
     set_aside: u64,
     stopped_places: u64,
@@ -122,6 +124,7 @@ impl Snapshot {
             commit: state.commit,
             ready,
             disk_failed: matches!(control.status(), Status::Failed(_)),
+            waits_for_room: control.waits_for_room().map_or(0.0, |it| it.as_secs_f64()),
             set_aside: damage.set_aside.len() as u64,
             stopped_places: damage.stopped_places,
             rotten: damage.rotten.len() as u64,

@@ -72,6 +72,8 @@ pub(crate) enum Change {
 #[derive(Debug)]
 pub struct Batch {
     limit: usize,
+    /// What this one may take, until it is cleared: `limit` at most.
+    most: usize,
     tags: Tags,
     seed: u32,
     /// Header and frames.
@@ -144,6 +146,7 @@ impl Batch {
         );
         let mut batch = Self {
             limit,
+            most: limit,
             tags,
             seed: 0,
             buffer: Aligned::new(limit),
@@ -237,7 +240,16 @@ impl Batch {
         }
     }
 
+    /// Forgets what was pushed since it was cleared, to be pushed again as far as it fits into `bytes` of file: a log without room for more
+    /// ([`crate::Log::left_in_segment`]). Not for one that begins with a piece.
+    pub fn restart(&mut self, bytes: usize) {
+        self.carry = None;
+        self.reset();
+        self.most = bytes.clamp(BLOCK_BYTES, self.limit);
+    }
+
     fn reset(&mut self) {
+        self.most = self.limit;
         self.seed = frame_seed(self.tags.tag());
         self.buffer.clear();
         self.buffer.zeros(BATCH_HEADER_BYTES);
@@ -248,7 +260,7 @@ impl Batch {
     }
 
     const fn room(&self) -> usize {
-        self.limit - self.buffer.len()
+        self.most - self.buffer.len()
     }
 
     fn push_entry(
@@ -262,7 +274,7 @@ impl Batch {
         if len > self.room() {
             let ever = len <= self.limit - BATCH_HEADER_BYTES;
             let begin = self.is_empty() || self.room() >= PIECE_BYTES_MIN;
-            if ever || !begin {
+            if ever || !begin || self.most < self.limit {
                 return Push::Full;
             }
             self.carry = Some(Carry {

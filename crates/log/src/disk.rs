@@ -71,7 +71,8 @@ pub trait Disk: Clone {
     /// Those of the system. A failure is final: nobody knows what of it is durable.
     fn sync_dir(&self) -> io::Result<()>;
 
-    /// Bytes that can still be written into this folder.
+    /// Bytes that can still be written into this folder, as far as the file system says: it may give less (quotas of users, metadata that is full).
+    /// Nothing while it says that few more files can be made.
     ///
     /// # Errors
     /// Those of the system.
@@ -118,4 +119,14 @@ pub trait DiskFile {
     /// # Errors
     /// Those of the system.
     fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Takes room for the first `len` bytes of an empty file, if the disk then has `beside` bytes more; what the file holds until they are written
+    /// is not said. Where a file system cannot say that ahead this does nothing, and a write tells.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn reserve(&self, len: u64, beside: u64) -> io::Result<()> {
+        let (_, _) = (len, beside);
+        Ok(())
+    }
 }

@@ -176,6 +176,25 @@ impl PartitionPlaces {
         items.map(move |item| (item.first, item.last, item.place(segment).offset))
     }
 
+    /// Entries from `first` to `last` that a batch holds whole, run by run with the segment of the batch, ascending.
+    pub(crate) fn whole_between(
+        &self,
+        first: LogIndex,
+        last: LogIndex,
+    ) -> impl Iterator<Item = (LogIndex, LogIndex, SegmentNumber)> + '_ {
+        let from = self
+            .chunks
+            .partition_point(|chunk| chunk.ends().1.last < first);
+        let chunks = self.chunks[from..].iter();
+        let chunks = chunks.take_while(move |chunk| chunk.ends().0.first <= last);
+        let runs = chunks.flat_map(|chunk| chunk.items.iter().map(|item| (item, chunk.segment)));
+        runs.filter(move |(item, _)| {
+            let overlaps = item.first <= last && first <= item.last;
+            overlaps && !self.pieces.contains_key(&item.first)
+        })
+        .map(move |(item, segment)| (item.first.max(first), item.last.min(last), segment))
+    }
+
     /// The same for a summary: of entries in pieces the places besides.
     pub(crate) fn all_in(&self, segment: SegmentNumber) -> (Vec<RunFound>, Vec<Vec<Place>>) {
         let (mut runs, mut pieces) = (Vec::new(), Vec::new());

@@ -159,6 +159,8 @@ pub(crate) struct Make {
     pub(crate) new: NewSegment,
     /// A file in which nothing is live, to be used again.
     pub(crate) recycle: Option<SegmentNumber>,
+    /// What a new file is to leave of the disk.
+    pub(crate) leaves: u64,
 }
 
 /// What came of it.
@@ -169,6 +171,18 @@ pub(crate) struct Made<F> {
     /// Where none was made: the file that was to be used again, under the number that it has now, and what it is good for.
     pub(crate) left: Option<(SegmentNumber, Use)>,
     pub(crate) result: Result<F, PrepareError>,
+}
+
+impl<F> Made<F> {
+    /// Whether the disk had no room for it.
+    pub(crate) const fn was_refused(&self) -> bool {
+        matches!(self.result, Err(PrepareError::NoSpace))
+    }
+
+    /// Whether the disk has given room that it had not given before.
+    pub(crate) const fn was_created(&self) -> bool {
+        self.result.is_ok() && !self.was_recycled
+    }
 }
 
 /// What a file is good for that did not become a segment.
@@ -234,7 +248,11 @@ impl Make {
     fn created<D: Disk>(&self, disk: &D) -> Result<D::File, PrepareError> {
         let name = format!("{:010}.new", self.new.segment.0);
         let file = disk.create(&name).map_err(failed("creating a segment"))?;
-        let named = fill(&file, self.new).and_then(|()| {
+        // All at once: a disk that gives less than it says is not filled to its last block to find that out.
+        let reserved = file.reserve(self.new.bytes, self.leaves);
+        let reserved = reserved.map_err(failed("taking room for a segment"));
+        let filled = reserved.and_then(|()| fill(&file, self.new));
+        let named = filled.and_then(|()| {
             disk.rename(&name, &self.new.segment.file_name())
                 .map_err(failed("renaming a segment"))
         });

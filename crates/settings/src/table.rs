@@ -58,7 +58,7 @@ settings! {
     log: Log {
         /// Bytes of one segment, a file of the log. Smaller ones give space back sooner and are changed more often.
         segment_bytes: ByteSize = ByteSize::mib(64), in ByteSize::mib(1)..=ByteSize::gib(4), applies = Restart;
-        /// Free bytes on the disk below which publishes are refused, so that acknowledgements still get through. 0 is four segments.
+        /// Free bytes on the disk below which publishes are refused, so that acknowledgements still get through. 0 is four segments; less than three is taken as three.
         reserve_bytes: ByteSize = ByteSize::new(0), in ByteSize::new(0)..=ByteSize::gib(1024), applies = Restart;
         /// Bytes of log after which the state of every partition is written anew. Larger: less is written, and a start after a crash takes longer.
         checkpoint_bytes: ByteSize = ByteSize::mib(256), in ByteSize::mib(1)..=ByteSize::gib(1024), applies = Restart;

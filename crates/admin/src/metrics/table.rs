@@ -273,4 +273,6 @@ metrics! {
         |it| disk(it, "checkpoints_given_up");
     "disk_times_short", Counter of Things, "Times that the disk came below log.reserve_bytes: publishes that would be kept were refused",
         |it| disk(it, "disk_times_short");
+    "log_waits_for_room", Gauge of Seconds, "How long what is to be acknowledged has waited for room on the disk, with the reserve used up; 0 while it does not. From 5 s on /readyz says so",
+        |it| vec![(Vec::new(), it.waits_for_room)];
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
@@ -14,6 +15,8 @@ use crate::AppState;
 
 /// Of more than so many partitions only the number is told.
 const NAMED_MAX: usize = 16;
+/// A full disk that gives room again within so long, as a checkpoint does, is none that anybody need look at.
+const NO_ROOM_MIN: Duration = Duration::from_secs(5);
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -39,6 +42,8 @@ async fn ready(
 pub(super) enum Unready {
     /// Nobody is served: why.
     All(&'static str),
+    /// Nothing that is kept is acknowledged: for so long the disk has had no room for it.
+    NoRoom(Duration),
     /// Partitions are set aside, the others serve: which, and why.
     SetAside(String),
 }
@@ -48,6 +53,7 @@ impl Unready {
     pub(super) fn text(self) -> Cow<'static, str> {
         match self {
             Self::All(why) => why.into(),
+            Self::NoRoom(waits) => no_room(waits).into(),
             Self::SetAside(text) => text.into(),
         }
     }
@@ -60,6 +66,10 @@ pub(super) fn not_ready(state: &AppState) -> Option<Unready> {
     }
     match state.control.status() {
         Status::Serving => {
+            let waits = state.control.waits_for_room();
+            if let Some(waits) = waits.filter(|it| *it >= NO_ROOM_MIN) {
+                return Some(Unready::NoRoom(waits));
+            }
             let all = state.control.damage().set_aside;
             let named = all.iter().map(|it| (it.partition, it.fault.to_string()));
             (!all.is_empty()).then(|| Unready::SetAside(set_aside(named)))
@@ -72,6 +82,13 @@ pub(super) fn not_ready(state: &AppState) -> Option<Unready> {
             "disk failed: nothing is acknowledged any more\n",
         )),
     }
+}
+
+fn no_room(waits: Duration) -> String {
+    format!(
+        "disk full: for {} s nothing has been acknowledged, and no room has come back\nends by: room on the disk, or fewer messages that wait (docs/operations/disk.md)\n",
+        waits.as_secs()
+    )
 }
 
 /// Numbers of partitions and why they are set aside: nothing of clients, since anyone may ask.
@@ -91,6 +108,13 @@ fn set_aside(all: impl ExactSizeIterator<Item = (PartitionId, String)>) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn m47_who_waits_for_room_says_for_how_long() {
+        let text = Unready::NoRoom(Duration::from_millis(7_900)).text();
+        assert!(text.starts_with("disk full: for 7 s nothing has been acknowledged"));
+        assert!(text.contains("\nends by: room on the disk"));
+    }
 
     #[test]
     fn m50_who_is_not_ready_says_which_partitions_and_why() {

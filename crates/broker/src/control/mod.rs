@@ -198,6 +198,12 @@ impl Control {
         crate::broker::status_of(self.disk.as_deref())
     }
 
+    /// How long acknowledgements have waited for room on the disk; none while they do not.
+    #[must_use]
+    pub fn waits_for_room(&self) -> Option<std::time::Duration> {
+        self.disk.as_deref()?.waiting()
+    }
+
     /// How much of its start is done; none once it serves, and where nothing is kept.
     #[must_use]
     pub fn progress(&self) -> Option<crate::Progress> {

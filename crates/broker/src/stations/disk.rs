@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use courser_contract::{LogIndex, PartitionId, WallMs};
 use courser_engine::DiskRoom;
@@ -60,6 +60,9 @@ pub(crate) struct DiskState {
     /// The moment of the last entry that a start has found.
     last_wall: AtomicU64,
     short: AtomicBool,
+    /// Since when the writer has waited for room: milliseconds behind `begun`, and 1; 0 while it does not.
+    waits: AtomicU64,
+    begun: Instant,
     damage: SharedState,
     /// Where panics are noted; none where nobody wants to know.
     crash: OnceLock<PathBuf>,
@@ -150,6 +153,8 @@ impl DiskState {
             stays: Mutex::default(),
             last_wall: AtomicU64::new(0),
             short: AtomicBool::new(false),
+            waits: AtomicU64::new(0),
+            begun: Instant::now(),
             damage: SharedState::default(),
             crash: OnceLock::new(),
             counts: StartCounts::default(),
@@ -290,6 +295,20 @@ impl DiskState {
         changed
     }
 
+    /// Says since when the writer has waited for room for what it was ordered to write; none: it does not.
+    pub(crate) fn set_waiting(&self, since: Option<Instant>) {
+        let behind = |since: Instant| since.saturating_duration_since(self.begun).as_millis();
+        let waits = since.map_or(0, |since| behind(since) as u64 + 1);
+        self.waits.store(waits, Ordering::Relaxed);
+    }
+
+    /// How long the writer has waited for room; none: it does not.
+    pub(crate) fn waiting(&self) -> Option<Duration> {
+        let behind = self.waits.load(Ordering::Relaxed).checked_sub(1)?;
+        let now = self.begun.elapsed();
+        Some(now.saturating_sub(Duration::from_millis(behind)))
+    }
+
     /// Counts.
     pub(crate) fn add(&self, counter: Counter, more: u64) {
         self.counters[counter as usize].fetch_add(more, Ordering::Relaxed);
@@ -369,6 +388,26 @@ mod tests {
         state.fail(DiskFailure::Io("write failed".to_owned()));
         let first = DiskFailure::Io("sync failed".to_owned());
         assert_eq!(state.failure(), Some(&first));
+    }
+
+    #[test]
+    fn m47_how_long_the_writer_waits_is_known_while_it_does() {
+        let mut state = DiskState::new(1);
+        assert_eq!(state.waiting(), None);
+        state.set_waiting(Some(Instant::now()));
+        assert!(
+            state
+                .waiting()
+                .is_some_and(|it| it < Duration::from_secs(5))
+        );
+        state.begun -= Duration::from_secs(7);
+        assert!(
+            state
+                .waiting()
+                .is_some_and(|it| it >= Duration::from_secs(7))
+        );
+        state.set_waiting(None);
+        assert_eq!(state.waiting(), None);
     }
 
     #[test]

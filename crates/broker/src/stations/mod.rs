@@ -37,6 +37,8 @@ pub use disk::DiskFailure;
 pub(crate) use disk::{COUNTERS, Counter, DiskState, Stage, TOPICS};
 pub use found::FoundInLog;
 pub(crate) use medium::Medium;
+#[cfg(test)]
+pub(crate) use orders::orders;
 pub(crate) use orders::{Checkpointed, Mark, Order, OrderSender};
 pub use progress::{Progress, StartStep};
 pub(crate) use reader::{CheckpointDone, Job};

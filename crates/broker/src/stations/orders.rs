@@ -1,7 +1,7 @@
 //! Orders: what a turn of a shard gives to the log writer, and the same orders on their way back when they are durable.
 //!
 //! One order a turn (two where the shard has relaxed partitions), one wake. An order comes back as the answer and keeps its
-//! memory, so that nothing is allocated for a message after warm-up. At most `ORDERS_MAX` of them are away from their
+//! memory, so that nothing is allocated for a message after warm-up. At most `ORDERS_MAX` of them (and `QUESTIONS_MAX` without a record) are away from their
 //! shard, and both rings have room for all of them: nobody ever waits at a ring. Without an order at hand a shard keeps
 //! gathering in the one that is next.
 
@@ -15,6 +15,8 @@ use crate::rings::Doze;
 
 /// Orders of one shard that may be under way. Each is a turn's work, and a sync takes as long as some turns.
 const ORDERS_MAX: usize = 64;
+/// Orders without a record that may be under way besides: what frees room on a full disk does not wait behind what needs some (M47).
+const QUESTIONS_MAX: usize = 2;
 /// An order that came back keeps memory for so many records.
 const RECORDS_KEPT_MAX: usize = 1_024;
 
@@ -99,8 +101,8 @@ impl Order {
 
 /// Makes the rings between a shard, which is woken by `shard`, and the writer, which is woken by `writer`.
 pub(crate) fn orders(shard: Arc<Doze>, writer: Arc<Doze>) -> (OrderSender, OrderReceiver) {
-    let (orders, arrivals) = RingBuffer::new(ORDERS_MAX);
-    let (done, answers) = RingBuffer::new(ORDERS_MAX);
+    let (orders, arrivals) = RingBuffer::new(ORDERS_MAX + QUESTIONS_MAX);
+    let (done, answers) = RingBuffer::new(ORDERS_MAX + QUESTIONS_MAX);
     let sender = OrderSender {
         orders,
         answers,
@@ -131,7 +133,11 @@ pub(crate) struct OrderSender {
 impl OrderSender {
     /// Sends what gathered in `order` and leaves an empty one; leaves it as it is while too many are under way.
     pub(crate) fn send(&mut self, order: &mut Order) {
-        if order.is_empty() || self.away == ORDERS_MAX {
+        let most = match order.records.is_empty() {
+            true => ORDERS_MAX + QUESTIONS_MAX,
+            false => ORDERS_MAX,
+        };
+        if order.is_empty() || self.away >= most {
             return;
         }
         let next = self.spare.pop().unwrap_or_default();

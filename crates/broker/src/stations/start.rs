@@ -264,9 +264,53 @@ fn log_config(config: &Config, folder: &DataFolder) -> Result<LogConfig, Station
     let log = &config.settings.log;
     let segment = log.segment_bytes.bytes();
     let mut sizes = LogConfig::new(folder.identity(), segment)?;
-    let reserve = log.reserve_bytes.bytes();
-    if reserve > 0 {
-        sizes.reserve_segments = u32::try_from(reserve.div_ceil(segment)).unwrap_or(u32::MAX);
+    if let Some(reserve) = reserve_segments(log.reserve_bytes.bytes(), segment) {
+        sizes.reserve_segments = reserve;
     }
     Ok(sizes)
+}
+
+/// Fewer do not carry a full disk: the one that is written is not given back, the cleaner leaves one to others, and what becomes free while
+/// another one fills is the next.
+const RESERVE_SEGMENTS_MIN: u32 = 3;
+
+/// Segments that take so many bytes, none for 0. What is too little for a full disk is raised and told, and keeps nobody from starting.
+fn reserve_segments(bytes: u64, segment: u64) -> Option<u32> {
+    if bytes == 0 {
+        return None;
+    }
+    let asked = u32::try_from(bytes.div_ceil(segment)).unwrap_or(u32::MAX);
+    let segments = asked.max(RESERVE_SEGMENTS_MIN);
+    if segments > asked {
+        tracing::warn!(
+            event = "reserve_raised",
+            asked_bytes = bytes,
+            reserve_bytes = u64::from(segments) * segment,
+            "log.reserve_bytes is less than three segments, with which a full disk would not be left again: three are kept"
+        );
+    }
+    Some(segments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With one segment acknowledgements stopped for ever once it was the one that is written.
+    #[test]
+    fn m47_a_reserve_that_does_not_carry_a_full_disk_is_raised() {
+        let mib = |count: u64| count << 20;
+        assert_eq!(reserve_segments(0, mib(64)), None);
+        for (bytes, segments) in [
+            (1, 3),
+            (mib(64), 3),
+            (mib(128), 3),
+            (mib(192), 3),
+            (mib(192) + 1, 4),
+            (mib(640), 10),
+            (u64::MAX, u32::MAX),
+        ] {
+            assert_eq!(reserve_segments(bytes, mib(64)), Some(segments), "{bytes}");
+        }
+    }
 }

@@ -9,6 +9,7 @@
 //! some (M47), or until all shards have ended, who then never hear of them.
 
 mod requests;
+mod room;
 #[cfg(test)]
 mod tests;
 
@@ -19,10 +20,7 @@ use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use courser_engine::DiskRoom;
-use courser_log::{
-    Batch, Disk, Log, PrepareError, Prepared, Push, Question, SpaceState, WriteError,
-};
+use courser_log::{Batch, Disk, Log, PrepareError, Prepared, Push, Question, WriteError};
 
 use super::cleaner::CleanerPorts;
 use super::disk::{Counter, DiskState};
@@ -40,10 +38,6 @@ const RELAXED: Duration = Duration::from_millis(100);
 const SYNC_TAKES: Duration = Duration::from_millis(25);
 /// When that sync begins at the latest.
 const SYNC_AFTER: Duration = RELAXED.saturating_sub(SYNC_TAKES);
-/// How often the free space is looked at: while it is short, and while nothing happens that would show it.
-const SPACE_LOOK: Duration = Duration::from_millis(200);
-/// How often a file that could not be removed is tried again at least.
-const STUCK_LOOK: Duration = Duration::from_secs(60);
 
 /// Wakes a thread that parks.
 struct Unpark(Thread);
@@ -65,6 +59,8 @@ struct Pending {
     order: Order,
     /// Records of it that were taken into a batch.
     taken: usize,
+    /// Of these, those in batches before the one that is being filled.
+    written: usize,
 }
 
 /// What is to be done with time.
@@ -93,6 +89,8 @@ impl Clockwork {
 pub(crate) struct Writer<D: Disk> {
     log: Log<D>,
     batch: Batch,
+    /// It begins with a piece of an entry whose other pieces are written.
+    begins_with_piece: bool,
     shards: Vec<OrderReceiver>,
     /// In order of arrival. Those in front are taken into batches, the last of them perhaps in part.
     pending: VecDeque<Pending>,
@@ -114,6 +112,9 @@ pub(crate) struct Writer<D: Disk> {
     holding: Holding,
     /// When the free space was looked at last.
     looked: Instant,
+    /// Since when the batch has waited for room, and whether this was told.
+    waits_since: Option<Instant>,
+    is_waiting_told: bool,
     /// A file that nobody needs could not be removed, and this was told.
     is_stuck: bool,
     /// What was in the log at the start.
@@ -151,6 +152,7 @@ impl<D: Disk> Writer<D> {
         });
         Self {
             batch: log.new_batch(),
+            begins_with_piece: false,
             log,
             shards,
             pending: VecDeque::new(),
@@ -165,6 +167,8 @@ impl<D: Disk> Writer<D> {
             put_off: VecDeque::new(),
             holding: Holding::default(),
             looked: Instant::now(),
+            waits_since: None,
+            is_waiting_told: false,
             is_stuck: false,
             recovered_bytes,
         }
@@ -218,6 +222,7 @@ impl<D: Disk> Writer<D> {
                     shard,
                     order,
                     taken: 0,
+                    written: 0,
                 });
             }
         }
@@ -225,6 +230,7 @@ impl<D: Disk> Writer<D> {
 
     /// One batch: as many of the pending records as fit, written, synced and answered.
     fn work(&mut self) -> Result<(), WriteError> {
+        self.begins_with_piece = !self.batch.is_empty();
         self.fill();
         let begun = Instant::now();
         if !self.batch.is_empty() && !self.write()? {
@@ -255,58 +261,13 @@ impl<D: Disk> Writer<D> {
     /// Takes records into the batch until it is full.
     fn fill(&mut self) {
         for pending in &mut self.pending {
+            pending.written = pending.taken;
             for record in &pending.order.records[pending.taken..] {
                 match self.batch.push(record) {
                     Push::Taken => pending.taken += 1,
                     Push::Full => return,
                 }
             }
-        }
-    }
-
-    /// Writes the batch. Without room it waits for some: what was ordered is not refused any more (M47). False: nobody is left who waits
-    /// for it.
-    fn write(&mut self) -> Result<bool, WriteError> {
-        loop {
-            let begun = Instant::now();
-            match self.log.write(&mut self.batch) {
-                Ok(_) => {
-                    self.state.note_write(begun.elapsed());
-                    break;
-                }
-                Err(error) if error.is_final() => return Err(error),
-                Err(_) => {
-                    // A checkpoint that was written meanwhile is what gives room.
-                    self.gather();
-                    self.take_checkpoints();
-                    self.tell_places();
-                    self.look_at_space();
-                    self.sync_overdue(Instant::now())?;
-                    if self.has_ended() {
-                        self.batch.clear();
-                        return Ok(false);
-                    }
-                    thread::sleep(self.until_next_try());
-                    self.take_prepared()?;
-                }
-            }
-        }
-        self.batch.clear();
-        match self.clockwork {
-            Clockwork::Rest | Clockwork::Synced(_) => {
-                self.clockwork = Clockwork::Written(Instant::now());
-            }
-            Clockwork::Written(_) => {}
-        }
-        Ok(true)
-    }
-
-    /// How long a batch without room waits until it is tried again. A sync that comes due meanwhile does not wait for that.
-    fn until_next_try(&self) -> Duration {
-        let most = SPACE_LOOK / 2;
-        match self.clockwork {
-            Clockwork::Rest | Clockwork::Synced(_) => most,
-            Clockwork::Written(since) => SYNC_AFTER.saturating_sub(since.elapsed()).min(most),
         }
     }
 
@@ -367,25 +328,25 @@ impl<D: Disk> Writer<D> {
                 at += 1;
                 continue;
             }
-            let Some(Pending { shard, order, .. }) = self.pending.remove(at) else {
-                break;
-            };
-            self.answer_one(shard, order, log_bytes);
-            woken |= 1 << (shard % 64);
+            woken |= self.answer_at(at, log_bytes);
         }
-        for (shard, orders) in self.shards.iter().enumerate() {
-            if woken & (1 << (shard % 64)) != 0 {
-                orders.wake();
-            }
-        }
+        self.wake(woken);
         self.publish();
     }
 
-    /// What finished checkpoints make needless may go before the orders that tell of them are written.
-    fn take_checkpoints(&mut self) {
-        for pending in &mut self.pending {
-            for done in pending.order.checkpoints.drain(..) {
-                self.log.set_checkpoint(done.partition, done.at, done.live);
+    /// Answers one of the pending orders: the bit of its shard.
+    fn answer_at(&mut self, at: usize, log_bytes: u64) -> u64 {
+        let Some(Pending { shard, order, .. }) = self.pending.remove(at) else {
+            return 0;
+        };
+        self.answer_one(shard, order, log_bytes);
+        1 << (shard % 64)
+    }
+
+    fn wake(&self, woken: u64) {
+        for (shard, orders) in self.shards.iter().enumerate() {
+            if woken & (1 << (shard % 64)) != 0 {
+                orders.wake();
             }
         }
     }
@@ -476,38 +437,6 @@ impl<D: Disk> Writer<D> {
             // Without a reader the process is ending.
             let _ = self.jobs.send(job);
         }
-    }
-
-    fn look_at_space(&mut self) {
-        self.looked = Instant::now();
-        self.log.leave_free(self.state.checkpoint_room());
-        self.log.refresh_space();
-        self.look_ahead();
-    }
-
-    fn tell_space(&mut self) {
-        let room = match self.log.space().state {
-            SpaceState::Enough => DiskRoom::Enough,
-            SpaceState::Low => DiskRoom::Short,
-        };
-        self.let_go(room);
-        if self.state.set_room(room) {
-            self.looked = Instant::now();
-        }
-    }
-
-    /// When to look at the disk where nothing else happens.
-    fn next_look(&self) -> Option<Instant> {
-        let every = match (self.is_short(), self.is_stuck) {
-            (true, _) => SPACE_LOOK,
-            (false, true) => STUCK_LOOK,
-            (false, false) => return None,
-        };
-        Some(self.looked + every)
-    }
-
-    fn is_short(&self) -> bool {
-        self.state.room() == DiskRoom::Short
     }
 
     /// Shows what the log has counted.

@@ -35,10 +35,13 @@ pub(crate) struct OnDisk {
     /// Places of groups to which something happened.
     dirty: VecDeque<usize>,
     link: OrderSender,
-    /// What gathers in a turn for durable partitions, and what the log may forget.
+    /// What gathers in a turn for durable partitions.
     durable: Order,
     /// The same for relaxed ones, which wait for no sync (M1).
     relaxed: Order,
+    /// What the log may forget, and whether it is to say how far it is synced. Without a record, so that it is answered also where records have no
+    /// room: that is how they get some (M47).
+    question: Order,
     /// What groups have handed over and the shard has not taken.
     ready: VecDeque<Stored>,
     log_bytes: u64,
@@ -56,6 +59,7 @@ impl OnDisk {
             link,
             durable: Order::of(Mark::Synced),
             relaxed: Order::of(Mark::Written),
+            question: Order::of(Mark::Synced),
             ready: VecDeque::new(),
             log_bytes: 0,
             log: None,
@@ -91,7 +95,7 @@ impl OnDisk {
         if let Some(Some(grouped)) = self.groups.get_mut(place) {
             grouped.group.compact(checkpoint.at.index);
         }
-        self.durable.checkpoints.push(checkpoint);
+        self.question.checkpoints.push(checkpoint);
     }
 
     /// Where all that was committed so far is written.
@@ -101,7 +105,7 @@ impl OnDisk {
 
     /// Asks how far the log is synced; the answer brings the proof for all that is written by then.
     pub(crate) fn ask_synced(&mut self) {
-        self.durable.sync = true;
+        self.question.sync = true;
     }
 
     /// The proof that all up to `batch` is synced, once an answer has brought it.
@@ -185,6 +189,7 @@ impl Store for OnDisk {
         self.poll();
         self.link.send(&mut self.durable);
         self.link.send(&mut self.relaxed);
+        self.link.send(&mut self.question);
     }
 
     fn has_work(&self) -> bool {
@@ -195,6 +200,7 @@ impl Store for OnDisk {
         !self.has_work()
             && self.durable.is_empty()
             && self.relaxed.is_empty()
+            && self.question.is_empty()
             && self.link.away() == 0
     }
 }
@@ -243,5 +249,46 @@ impl ConsensusEffects for Effects<'_> {
 
     fn fetch(&mut self, _first: LogIndex, _last: LogIndex) {
         unreachable!("a group of one has nobody who lags behind");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use courser_log::LiveEntries;
+
+    use super::*;
+    use crate::slots::Relaxed;
+    use crate::stations::orders;
+
+    /// In one order with a record it would have to wait for room with it, which comes of what it tells.
+    #[test]
+    fn m47_what_frees_segments_is_told_without_a_record() {
+        let (sender, mut receiver) = orders(Arc::default(), Arc::default());
+        let places = Places::new(1, 1, Relaxed::Made);
+        let mut store = OnDisk::new(places, sender);
+        store.durable.push(Record::HardState {
+            partition: PartitionId(1),
+            term: Term(1),
+            vote: 1,
+            commit: LogIndex(0),
+        });
+        store.ask_synced();
+        store.checkpointed(Checkpointed {
+            partition: PartitionId(1),
+            at: CheckpointAt {
+                index: LogIndex(1),
+                term: Term(1),
+            },
+            live: LiveEntries::default(),
+        });
+        assert!(!store.is_quiet());
+        store.end_turn();
+        let order = receiver.take().expect("the record");
+        assert_eq!((order.records.len(), order.checkpoints.len()), (1, 0));
+        let question = receiver.take().expect("what it tells and asks");
+        assert!(question.records.is_empty() && question.sync);
+        assert_eq!(question.checkpoints.len(), 1);
     }
 }

@@ -63,7 +63,7 @@ pub struct Source {
     pub(crate) last: BatchNumber,
     /// Entries that begin in it, each run with the byte of the batch with the first, ascending.
     pub(crate) entries: Vec<(PartitionId, LogIndex, LogIndex, u64)>,
-    /// Entries of which it has kept records.
+    /// Entries of which it has kept records that are needed there.
     pub(crate) kept: Vec<EntryRun>,
     /// Partitions whose checkpoint needs something of it.
     pub(crate) partitions: BTreeSet<PartitionId>,
@@ -142,19 +142,51 @@ impl<D: Disk> Log<D> {
         survey
     }
 
-    /// Bytes of kept records that have room beyond the segment that is being written: with more of them the writer would stop in the
-    /// middle, before anything is free, and acknowledgements with it.
+    /// Bytes of kept records that have room: with more of them the writer would stop in the middle, before anything is free, and
+    /// acknowledgements with it.
     ///
-    /// What one segment takes may go into the last one of the reserve, which is given back at once. Of what takes several, one stays for
-    /// acknowledgements meanwhile (M47).
+    /// One segment always stays for others (M47). What a move takes is given back at its end, but a process that is killed before has
+    /// written it for nothing, and one that is killed again and again would have no segment left to clean in.
     fn room_to_clean(&self) -> u64 {
         let segment = self.config.segment_bytes();
         let makeable = self.space.free_bytes / segment;
         let there = makeable.saturating_add((self.ready.len() + self.free.len()) as u64);
-        let taken = there.saturating_sub(1).max(there.min(1));
+        let batch = self.config.batch_bytes_max() as u64;
         // The header, and an end into which the next batch does not fit.
-        let lost = (BLOCK_BYTES + self.config.batch_bytes_max()) as u64;
-        taken.saturating_mul(segment - lost)
+        let lost = BLOCK_BYTES as u64 + batch;
+        let whole = there.saturating_sub(1).saturating_mul(segment - lost);
+        // Others write there too, meanwhile.
+        let left = self.left_in_segment();
+        whole.saturating_add(left.saturating_sub(batch).max(left / 2))
+    }
+
+    /// Of kept records in a segment those that are needed there: none of an entry that another one holds whole. A move that was killed before its end
+    /// leaves some that are, and they would be moved for nothing again and again.
+    fn kept_nowhere_else(&self, number: SegmentNumber, segment: &Segment) -> Vec<EntryRun> {
+        let holds = |of: SegmentNumber| {
+            let other = self.segments.get(&of).filter(|_| of != number);
+            other.is_some_and(|it| {
+                it.moved.is_none() && it.in_doubt == 0 && !it.is_damaged && it.lost.0 == 0
+            })
+        };
+        let mut left = Vec::new();
+        for (id, first, last) in joined(kept_runs(segment).collect()) {
+            let mut from = first;
+            let places = self.places.of(id);
+            let whole = places
+                .into_iter()
+                .flat_map(|it| it.whole_between(first, last));
+            for (whole_first, whole_last, _) in whole.filter(|(.., of)| holds(*of)) {
+                if from < whole_first {
+                    left.push((id, from, LogIndex(whole_first.0 - 1)));
+                }
+                from = LogIndex(whole_last.0 + 1);
+            }
+            if from <= last {
+                left.push((id, from, last));
+            }
+        }
+        left
     }
 
     /// What of a segment counts; `None` when it is none any more that may be cleaned, or there is no room for anything.
@@ -181,7 +213,7 @@ impl<D: Disk> Log<D> {
             room,
             last: segment.last,
             entries,
-            kept: joined(kept_runs(segment).collect()),
+            kept: self.kept_nowhere_else(number, segment),
             partitions: self.needed_of(segment).collect(),
         })
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, Dir, FileType, Mode, OFlags},
+    fs::{AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags},
     io::Errno,
 };
 
@@ -20,6 +20,8 @@ use crate::format::BLOCK_BYTES;
 
 /// Parts of one system call at most; more are written by several.
 const PARTS_MAX: usize = 256;
+/// Files that are left to checkpoints: those of all shards, each written beside the one that counts, and with a manifest.
+const FILES_LEFT: u64 = 32;
 /// Fewer bytes are not read past the page cache.
 const DIRECT_READ_MIN: usize = 32 << 10;
 /// So many are at once: they are copied on while they are in the processor's cache.
@@ -135,8 +137,17 @@ impl Disk for FileDisk {
 
     fn free_bytes(&self) -> io::Result<u64> {
         let space = rustix::fs::fstatvfs(&self.folder)?;
+        if is_short_of_files(space.f_files, space.f_favail) {
+            return Ok(0);
+        }
         Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }
+}
+
+/// Whether the file system has few more files than are left to checkpoints: the last ones for segments would be the last ones for what frees
+/// segments. One that has none left is asked for a file all the same: some know no number and say 0.
+fn is_short_of_files(all: u64, left: u64) -> bool {
+    all > 0 && left > 0 && left < FILES_LEFT
 }
 
 /// A file of a [`FileDisk`].
@@ -278,5 +289,17 @@ impl DiskFile for RealFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         Ok(rustix::fs::ftruncate(&self.file, len)?)
+    }
+
+    fn reserve(&self, len: u64, beside: u64) -> io::Result<()> {
+        loop {
+            match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len + beside) {
+                Ok(()) => return self.set_len(len),
+                Err(Errno::INTR) => {}
+                // Not every file system has it.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }

@@ -86,6 +86,8 @@ pub struct Log<D: Disk> {
     pub(crate) space: Space,
     /// Bytes of the disk that are not the log's.
     left_free: u64,
+    /// The disk had no room for a segment, whatever it says is free, and has given none since.
+    gives_none: bool,
     /// For the first batches of segments and for witnesses.
     own: Option<Batch>,
     batches_made: u32,

@@ -70,6 +70,7 @@ impl<D: Disk> Log<D> {
                 state: SpaceState::Enough,
             },
             left_free: 0,
+            gives_none: false,
             own: None,
             batches_made: 0,
             failed: false,

@@ -29,7 +29,7 @@ impl<D: Disk> Log<D> {
         if self.preparing || self.failed {
             return None;
         }
-        let wanted = self.config.ahead_segments + self.config.reserve_segments;
+        let wanted = self.segments_wanted();
         let lacking = (wanted as usize).saturating_sub(self.ready.len());
         let wants_one = lacking > 0 && !self.prepare_blocked;
         let makes = wants_one && (!self.free.is_empty() || self.has_room_for_one());
@@ -82,6 +82,9 @@ impl<D: Disk> Log<D> {
 
     /// A segment that was made, if it is of use; the file that became none is not forgotten.
     fn made(&mut self, made: Made<D::File>) -> Result<Option<Ready<D::File>>, PrepareError> {
+        if made.was_refused() || made.was_created() {
+            self.gives_none = made.was_refused();
+        }
         match made.left {
             Some((segment, Use::Again)) => self.free.push_back(segment),
             Some((segment, Use::Room)) => self.unwanted.push(Unwanted {
@@ -158,7 +161,8 @@ impl<D: Disk> Log<D> {
     /// Makes a segment ready while the writer waits.
     fn ready_now(&mut self) -> Result<Ready<D::File>, WriteError> {
         self.counts.rolls_unprepared += 1;
-        if self.free.is_empty() && !self.has_room_for_one() {
+        // A disk that has given none is asked again by a job, and not while all wait.
+        if self.free.is_empty() && (self.gives_none || !self.has_room_for_one()) {
             return Err(WriteError::NoSpace);
         }
         let made = self.make().run(&self.disk);
@@ -181,6 +185,7 @@ impl<D: Disk> Log<D> {
         Make {
             new: self.new_segment(segment),
             recycle: self.free.pop_front(),
+            leaves: self.left_free,
         }
     }
 

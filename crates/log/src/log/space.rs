@@ -3,6 +3,9 @@
 use super::Log;
 use crate::{config::Planted, disk::Disk};
 
+/// A shortage ends with so many segments above the reserve.
+const ENDS_SHORTAGE: u32 = 2;
+
 /// Whether new messages may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceState {
@@ -18,7 +21,8 @@ pub enum SpaceState {
 pub struct Space {
     /// Bytes in segments that are ready or hold nothing.
     pub ready_bytes: u64,
-    /// Bytes that the disk has besides, without those that are left to checkpoints.
+    /// Bytes that the disk has besides, without those that are left to checkpoints. None while it has no room for a segment all the same: a
+    /// quota, or a file system whose metadata is full, shows nowhere else.
     pub free_bytes: u64,
     /// What follows from both.
     pub state: SpaceState,
@@ -29,6 +33,12 @@ impl<D: Disk> Log<D> {
     #[must_use]
     pub const fn space(&self) -> Space {
         self.space
+    }
+
+    /// Bytes of the segment that is written into which batches still go.
+    #[must_use]
+    pub const fn left_in_segment(&self) -> u64 {
+        self.active.bytes - self.active.offset
     }
 
     /// Bytes of the disk that segments take: those with batches, those that are ready, those that hold nothing and those that are to be removed, each
@@ -64,23 +74,45 @@ impl<D: Disk> Log<D> {
         self.left_free = bytes;
     }
 
-    /// Whether a segment that is made anew leaves what is to be left.
+    /// Whether a segment that is made anew leaves what is to be left, as far as the disk says.
     pub(crate) fn has_room_for_one(&mut self) -> bool {
-        self.measure_space().free_bytes >= self.config.segment_bytes()
+        let space = self.measure_space();
+        let free_bytes = match self.gives_none {
+            true => self.said_to_be_free(),
+            false => space.free_bytes,
+        };
+        free_bytes >= self.config.segment_bytes()
+    }
+
+    /// Segments that are to be ready. Of a disk that has given none so many that it is asked until it gives one: enough of them end a shortage.
+    pub(crate) const fn segments_wanted(&self) -> u32 {
+        let (ahead, reserve) = (self.config.ahead_segments, self.config.reserve_segments);
+        match self.gives_none && ahead < ENDS_SHORTAGE {
+            true => reserve + ENDS_SHORTAGE,
+            false => reserve + ahead,
+        }
+    }
+
+    /// Bytes of the disk that are free, without those that are left to checkpoints.
+    fn said_to_be_free(&self) -> u64 {
+        let free_bytes = self.disk.free_bytes().unwrap_or(0);
+        free_bytes.saturating_sub(self.left_free)
     }
 
     pub(crate) fn measure_space(&mut self) -> Space {
         let segment = self.config.segment_bytes();
         let held = (self.ready.len() + self.free.len()) as u64;
         let ready_bytes = held * segment;
-        let free_bytes = self.disk.free_bytes().unwrap_or(0);
-        let free_bytes = free_bytes.saturating_sub(self.left_free);
+        let free_bytes = match self.gives_none {
+            true => 0,
+            false => self.said_to_be_free(),
+        };
         let there = ready_bytes.saturating_add(free_bytes);
         let reserve = u64::from(self.config.reserve_segments) * segment;
         let enough = match self.space.state {
             SpaceState::Enough => reserve + segment,
             SpaceState::Low if self.config.has(Planted::LowForEver) => u64::MAX,
-            SpaceState::Low => reserve + 2 * segment,
+            SpaceState::Low => reserve + u64::from(ENDS_SHORTAGE) * segment,
         };
         self.space = Space {
             ready_bytes,

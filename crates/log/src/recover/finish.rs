@@ -133,6 +133,7 @@ fn stand_for<D: Disk>(
     let make = Make {
         new: new_segment(config, start, segment),
         recycle: None,
+        leaves: 0,
     };
     make.run(disk).result.map_err(WriteError::from)?;
     Ok(())
@@ -295,6 +296,7 @@ fn first_segment<D: Disk>(
             let make = Make {
                 new: new_segment(config, start, segment),
                 recycle: stock.free.pop_front(),
+                leaves: 0,
             };
             let file = make.run(disk).result.map_err(WriteError::from)?;
             Ready {

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Choices,
-    state::{Call, FileId, State, Survival, Unsynced},
+    state::{Call, FileId, State, Survival, Unsynced, Withheld},
 };
 use crate::disk::{Disk, DiskFile};
 
@@ -142,6 +142,11 @@ impl MemDisk {
         self.state().capacity = bytes;
     }
 
+    /// From now on the disk keeps some of what it says is free to itself; `None`: it gives what it has again.
+    pub fn withhold(&self, what: Option<Withheld>) {
+        self.state().withheld = what;
+    }
+
     /// Bytes that all files have.
     #[must_use]
     pub fn used(&self) -> u64 {
@@ -221,6 +226,9 @@ impl Disk for MemDisk {
     fn create(&self, name: &str) -> io::Result<MemFile> {
         let mut state = self.state();
         state.enter(self.process, Call::Create)?;
+        if state.withheld == Some(Withheld::Files) && !state.names.contains_key(name) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let id = state.create(name);
         drop(state);
         Ok(self.file(id))
@@ -332,6 +340,9 @@ impl DiskFile for MemFile {
                 .is_some_and(|capacity| used + grows > capacity)
             {
                 return Err(io::ErrorKind::StorageFull.into());
+            }
+            if grows > 0 && state.withheld == Some(Withheld::Bytes) {
+                return Err(io::ErrorKind::QuotaExceeded.into());
             }
             file(state, id).write(offset, &data);
             Ok(())

@@ -10,7 +10,7 @@
 //!   journal does.
 //! - After a sync that failed, what it should have written stays visible and is clean: later syncs succeed and do not write it.
 //! - A file that was removed or replaced can be read by who has it open, until the process ends.
-//! - A full disk refuses to let files grow, and nothing else.
+//! - A full disk refuses to let files grow, and nothing else. One may also give less than it says it has: [`MemDisk::withhold`].
 //!
 //! One `u64` decides what a loss of power leaves; the same number leaves the same.
 
@@ -24,7 +24,7 @@ pub use crate::config::Planted;
 
 pub use self::{
     disk::{MemDisk, MemFile},
-    state::{Call, Survival, Unsynced},
+    state::{Call, Survival, Unsynced, Withheld},
 };
 
 #[cfg(doc)]

@@ -215,6 +215,7 @@ pub(super) struct State {
     /// Bytes of files that cannot be read: first and last.
     pub(super) unreadable: BTreeMap<FileId, Vec<(u64, u64)>>,
     pub(super) capacity: Option<u64>,
+    pub(super) withheld: Option<Withheld>,
     /// Handles of older processes are of no use.
     pub(super) process: u64,
     /// Changing calls so far; and the one from which on none succeeds.
@@ -223,6 +224,15 @@ pub(super) struct State {
     /// Calls that failed because it was planned.
     pub(super) failed: u64,
     pub(super) choices: ChoicesOfFaults,
+}
+
+/// What a disk does not give although it says that it has room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withheld {
+    /// Another file: its inodes are used up.
+    Files,
+    /// A byte more for any file: a quota is.
+    Bytes,
 }
 
 /// What failing calls choose with; set by whoever wants other choices.

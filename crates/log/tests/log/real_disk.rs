@@ -208,3 +208,17 @@ fn who_reads_together_reads_each_batch_once() {
     let bytes = shared.read_bytes();
     assert!(bytes <= written + (2 << 20), "{bytes} bytes for {written}");
 }
+
+/// Where the file system can say ahead; those that tests run on can.
+#[test]
+fn m47_room_that_is_taken_is_taken_at_once_and_no_more() {
+    use std::os::unix::fs::MetadataExt as _;
+    let folder = TempDir::new().expect("a folder");
+    let disk = FileDisk::open(folder.path()).expect("the folder is there");
+    let file = disk.create("a").expect("a file");
+    file.reserve(SEGMENT, SEGMENT).expect("there is room");
+    assert_eq!(file.len().expect("known"), SEGMENT);
+    let found = std::fs::metadata(folder.path().join("a")).expect("it is there");
+    let bytes = found.blocks() * 512;
+    assert!((SEGMENT..2 * SEGMENT).contains(&bytes), "{bytes} bytes");
+}

@@ -1,5 +1,7 @@
 //! The writer on a disk in memory: what an answer means (I2, M1, M9), how much one sync carries, and failures.
 
+mod room;
+
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -8,16 +10,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::testing::{Call, MemDisk, MemFile};
-use courser_log::{
-    CheckpointAt, LiveEntries, Log, LogConfig, NodeIdentity, Prepared, Record, Recovered, StartId,
-    WriteError,
-};
+use courser_log::{Log, LogConfig, NodeIdentity, Prepared, Record, Recovered, StartId, WriteError};
 
 use super::{Job, Writer, WriterParts};
 use crate::latency::Histogram;
 use crate::rings::Doze;
 use crate::stations::disk::{Counter, DiskFailure, DiskState};
-use crate::stations::orders::{Checkpointed, Mark, Order, OrderSender, orders};
+use crate::stations::orders::{Mark, Order, OrderSender, orders};
 use crate::stations::requests::Request;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -401,119 +400,4 @@ fn d5_d6_what_fails_in_another_station_ends_the_answers() {
     let thread = world.thread.take().expect("it has begun");
     thread.join().expect("no panic").expect("the log is whole");
     assert!(world.senders[0].next_done().is_none());
-}
-
-const LARGE: usize = 300 << 10;
-
-impl World {
-    fn order_large(&mut self, mark: Mark, index: u64) {
-        let mut order = Order::of(mark);
-        order.push(entry(0, index, LARGE));
-        self.senders[0].send(&mut order);
-    }
-
-    /// Fills the log with all that fits without another segment, synced, but the last order. The number of orders that were answered.
-    fn fill_up(&mut self) -> u64 {
-        for index in 1..=8 {
-            self.order_large(Mark::Synced, index);
-            self.done(0);
-        }
-        self.disk.set_capacity(Some(self.disk.used()));
-        let mut index = 8;
-        loop {
-            index += 1;
-            self.order_large(Mark::Written, index);
-            let deadline = Instant::now() + Duration::from_millis(300);
-            while self.senders[0].next_done().is_none() {
-                if Instant::now() > deadline {
-                    return index - 1;
-                }
-                thread::yield_now();
-            }
-        }
-    }
-}
-
-#[test]
-fn m1_what_counts_once_written_is_synced_while_something_waits_for_room() {
-    let mut world = World::new(1);
-    world.begin();
-    let answered = world.fill_up();
-    assert!(answered > 8, "some are only written");
-    let deadline = Instant::now() + PATIENCE;
-    while world.survivors(0, 3).last() != Some(&answered) {
-        assert!(Instant::now() < deadline, "it is synced");
-        thread::sleep(Duration::from_millis(10));
-    }
-    world.end();
-}
-
-#[test]
-fn a_writer_without_room_ends_with_its_shards() {
-    let mut world = World::new(1);
-    world.begin();
-    let answered = world.fill_up();
-    let (disk, senders) = (world.disk.clone(), std::mem::take(&mut world.senders));
-    drop(senders);
-    world.end();
-    let (_, recovered) = open(&disk.power_loss(3), 2);
-    let last = recovered.partitions[&PartitionId(1)].entries.last();
-    assert_eq!(
-        last.map(|it| it.index.0),
-        Some(answered),
-        "all that was answered, and no more"
-    );
-}
-
-/// The log's reader waits for that answer, and it finishes the checkpoints that give room.
-#[test]
-fn m47_who_wants_to_copy_a_log_without_room_is_refused_at_once() {
-    let mut world = World::new(1);
-    world.begin();
-    world.fill_up();
-    let (answer, answered) = mpsc::sync_channel(1);
-    let cut = Request::Cut {
-        answer,
-        lost: Arc::default(),
-    };
-    world.requests.send(cut).expect("the writer is there");
-    let refused = answered.recv_timeout(PATIENCE);
-    assert_eq!(refused.err(), Some(mpsc::RecvTimeoutError::Disconnected));
-    world.end();
-}
-
-/// The order that tells of a checkpoint waits behind the one that needs the room.
-#[test]
-fn m47_a_checkpoint_that_waits_gives_the_room_that_is_waited_for() {
-    let mut world = World::new(2);
-    world.begin();
-    for index in 1..=8 {
-        world.order_large(Mark::Synced, index);
-        world.done(0);
-    }
-    world.disk.set_capacity(Some(world.disk.used()));
-    (9..=12).for_each(|index| world.order_large(Mark::Synced, index));
-    let answered = |world: &mut World| {
-        thread::sleep(Duration::from_millis(50));
-        std::iter::from_fn(|| world.senders[0].next_done()).count()
-    };
-    let mut done = answered(&mut world);
-    assert!(done < 4, "the last ones have no room");
-    let mut order = Order::of(Mark::Synced);
-    order.checkpoints.push(Checkpointed {
-        partition: PartitionId(1),
-        at: CheckpointAt {
-            index: LogIndex(8),
-            term: Term(1),
-        },
-        live: LiveEntries::default(),
-    });
-    world.senders[1].send(&mut order);
-    let deadline = Instant::now() + PATIENCE;
-    while done < 4 {
-        assert!(Instant::now() < deadline, "the writer finds room");
-        done += answered(&mut world);
-    }
-    world.done(1);
-    world.end();
 }

@@ -1,16 +1,15 @@
 //! The cleaner (M41): whatever comes and goes, is cleaned and crashes, what is needed stays as it was; and what it costs.
 
+mod full;
 mod world;
 
 use std::collections::VecDeque;
 
 use self::world::{Fault, World};
 use crate::support::seeds;
-use courser_log::{Pressure, SegmentNumber, Space, SpaceState, testing::Call};
+use courser_log::{Pressure, SegmentNumber, testing::Call};
 
 const SEGMENT: u64 = 64 << 10;
-/// Room for those of some segments.
-const SUMMARIES: u64 = 16 << 10;
 
 fn some_steps(world: &mut World, steps: u64) {
     for _ in 0..steps {
@@ -136,38 +135,6 @@ fn m45_a_record_of_a_larger_batch_stays_where_it_is() {
     let counts = world.cleaner.counts();
     assert_eq!(counts.too_large, 1, "{counts:?}");
     assert!(world.log.source(second).is_none(), "it was cleaned");
-    world.lose_power();
-}
-
-/// A disk that is full but for its reserve, of which one segment is left: that is what the cleaner needs, and it gets more back.
-#[test]
-fn m47_on_a_full_disk_the_cleaner_works_in_the_last_segment_of_the_reserve() {
-    let mut world = World::new(2, SEGMENT);
-    world.set_capacity(16 * SEGMENT + SUMMARIES);
-    while world.log.space().state == SpaceState::Enough {
-        world.put(12, 400);
-    }
-    let segments = |space: Space| (space.ready_bytes + space.free_bytes) / SEGMENT;
-    // What goes on in the reserve takes the rest of it, but for one.
-    while segments(world.log.space()) > 1 {
-        world.put(12, 400);
-    }
-    world.forget_some(70);
-    (0..3).for_each(|partition| world.checkpoint(partition));
-    let room = world.log.refresh_space();
-    assert_eq!((room.state, segments(room)), (SpaceState::Low, 1));
-    while world.log.space().state == SpaceState::Low {
-        let before = world.cleaned;
-        world.earn(Pressure::Short);
-        assert!(world.clean(u64::MAX));
-        assert!(world.cleaned > before, "it has room to work");
-        // What it cleans is free when the next checkpoints are there.
-        (0..3).for_each(|partition| world.checkpoint(partition));
-        world.log.refresh_space();
-    }
-    while world.log.space().state == SpaceState::Enough {
-        world.put(12, 400);
-    }
     world.lose_power();
 }
 

@@ -140,9 +140,14 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64, segment: u64) -> Self {
+        Self::with_reserve(seed, segment, 2)
+    }
+
+    /// The same with so many segments in reserve.
+    pub(crate) fn with_reserve(seed: u64, segment: u64, reserve: u32) -> Self {
         let (disk, checkpoints) = (MemDisk::new(), MemDisk::new());
         let mut config = LogConfig::new(NODE, segment).expect("a good size");
-        config.reserve_segments = 2;
+        config.reserve_segments = reserve;
         config.spare_segments = 1;
         let (store, _) = CheckpointStore::open(checkpoints.clone(), NODE).expect("an empty folder");
         let none = Manifests::new();

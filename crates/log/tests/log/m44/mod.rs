@@ -7,3 +7,4 @@ mod recorded;
 mod refused;
 mod torn;
 mod unreadable;
+mod withheld;
