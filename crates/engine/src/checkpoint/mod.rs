@@ -8,7 +8,7 @@
 //!
 //! | | what a fact writes of it first | what the walk writes at a time |
 //! |---|---|---|
-//! | head of a session or a group | all, some 100 bytes | the same |
+//! | head of a session or a group | all, some 50 bytes and its names | the same |
 //! | lists of theirs ([`items`]) | the items that change | 1 KiB |
 //! | streams ([`streams`]) | references that end; of what is appended nothing | 64 names |
 //! | what is gone ([`gone`]) | nothing | as above |

@@ -7,17 +7,20 @@ const STEP_MAX: u64 = 2_048;
 /// The same of a fact that changes one thing: the head of what it belongs to, and that.
 const FACT_MAX: u64 = 256;
 
+/// A thousand sessions for which 300 messages wait.
+fn thousand(life: &mut Life) -> Vec<u64> {
+    let numbers = (0..1_000).map(|place| session(1 + u64::from(place), place));
+    let streams: Vec<u64> = numbers.collect();
+    streams.iter().for_each(|&number| life.open(number));
+    (0..300).for_each(|_| life.publish(&streams, &[]));
+    life.commit();
+    streams
+}
+
 #[test]
 fn m42_a_message_for_a_thousand_streams_writes_nothing() {
     let mut life = Life::new();
-    let streams: Vec<u64> = (0..1_000)
-        .map(|place| session(1 + u64::from(place), place))
-        .collect();
-    streams.iter().for_each(|&number| life.open(number));
-    for _ in 0..300 {
-        life.publish(&streams, &[]);
-    }
-    life.commit();
+    let streams = thousand(&mut life);
     life.begin();
     for _ in 0..3 {
         life.publish(&streams, &[7]);
@@ -184,95 +187,109 @@ fn m42_a_session_that_ends_is_written_in_small_parts() {
     assert!(life.finish() <= STEP_MAX);
 }
 
-/// By hand, in release: how long the worst fact and the worst step take.
+/// How long what is done again and again in the same way takes: of each step the shortest time, since others run on the machine too.
+#[derive(Default)]
+struct Times {
+    steps: Vec<std::time::Duration>,
+    bytes: u64,
+}
+
+impl Times {
+    /// Of one fact.
+    fn of_fact(&mut self, life: &mut Life) {
+        self.take(0, |life| life.commit(), life);
+    }
+
+    /// Of all slices of a turn, up to the end.
+    fn of_slices(&mut self, life: &mut Life) {
+        for at in 0.. {
+            self.take(at, |life| life.step(1_024), life);
+            if life.has_ended() {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, at: usize, mut work: impl FnMut(&mut Life) -> u64, life: &mut Life) {
+        let begun = std::time::Instant::now();
+        let bytes = work(life);
+        let took = begun.elapsed();
+        self.bytes = self.bytes.max(bytes);
+        match self.steps.get_mut(at) {
+            Some(step) => *step = took.min(*step),
+            None => self.steps.push(took),
+        }
+    }
+}
+
+/// By hand, in release: how long the worst fact and the worst slice take, and the fact without a checkpoint.
 #[test]
 #[ignore = "takes seconds; by hand"]
 fn bench_turns() {
-    let time = |name: &str, life: &mut Life| {
-        let mut steps = (0, std::time::Duration::ZERO, 0);
-        loop {
-            let begun = std::time::Instant::now();
-            let bytes = life.step(1_024);
-            let took = begun.elapsed();
-            steps = (steps.0 + 1, steps.1.max(took), bytes.max(steps.2));
-            if life.has_ended() {
-                break;
-            }
-        }
-        let (count, took, bytes) = steps;
-        eprintln!("{name}: {count} slices, the longest {took:?}, {bytes} bytes at most");
-    };
-    let fact = |name: &str, life: &mut Life| {
-        let begun = std::time::Instant::now();
-        let bytes = life.commit();
-        eprintln!("{name}: {:?}, {bytes} bytes", begun.elapsed());
-    };
+    const ROUNDS: usize = 7;
     let fan_out = || {
         let mut life = Life::new();
-        let streams: Vec<u64> = (0..1_000)
-            .map(|place| session(1 + u64::from(place), place))
-            .collect();
-        streams.iter().for_each(|&number| life.open(number));
-        (0..300).for_each(|_| life.publish(&streams, &[]));
-        life.commit();
-        (life, streams)
-    };
-    for begin in [false, true] {
-        eprintln!("a checkpoint has just begun: {begin}");
-        let (mut life, streams) = fan_out();
-        if begin {
-            life.begin();
-        }
+        let streams = thousand(&mut life);
         life.publish(&streams, &[]);
-        fact("a message for 1,000 sessions", &mut life);
-        streams
-            .iter()
-            .for_each(|&number| life.outcome(number, (0, 0), Fate::Done));
-        fact("its 1,000 outcomes", &mut life);
-        if begin {
-            time("1,000 sessions with 300 messages", &mut life);
-        }
-        let (mut life, number) = group_of_thousand(100_000);
-        if begin {
-            life.begin();
-        }
+        life
+    };
+    let outcomes = || {
+        let mut life = Life::new();
+        let streams = thousand(&mut life);
+        let outcome = |&number: &u64| life.outcome(number, (0, 0), Fate::Done);
+        streams.iter().for_each(outcome);
+        life
+    };
+    let leave = || {
+        let (mut life, group) = group_of_thousand(100_000);
+        let (member, ended) = (home(3), true);
         life.rare(Rare::GroupLeft {
-            group: number,
-            member: home(3),
-            ended: true,
+            group,
+            member,
+            ended,
         });
-        fact(
-            "a member of 1,000 leaves a group with 100,000 messages",
-            &mut life,
-        );
-        if begin {
-            time("that group", &mut life);
-        }
+        life
+    };
+    let release = || {
         let (mut life, number) = laden();
-        if begin {
-            life.begin();
-        }
-        let session = SessionUid(number);
-        let packet_id = 60_000;
+        let (session, packet_id) = (SessionUid(number), 60_000);
         life.rare(Rare::Released { session, packet_id });
-        fact("one of 65,535 holds is released", &mut life);
-        if begin {
-            time("that session", &mut life);
-        }
+        life
+    };
+    let end = || {
         let (mut life, number) = laden();
         for _ in 0..1_000 {
             (0..100).for_each(|_| life.publish(&[number], &[]));
             life.commit();
         }
-        if begin {
+        let session = SessionUid(number);
+        life.rare(Rare::SessionEnded { session });
+        life
+    };
+    let worlds: [(&str, &dyn Fn() -> Life); 5] = [
+        ("a message for 1,000 sessions", &fan_out),
+        ("their 1,000 outcomes", &outcomes),
+        ("one leaves a group of 1,000 with 100,000 messages", &leave),
+        ("one of 65,535 holds is released", &release),
+        ("a session with 100,000 messages ends", &end),
+    ];
+    for (name, make) in worlds {
+        let [mut alone, mut fact, mut slices] = std::array::from_fn(|_| Times::default());
+        for _ in 0..ROUNDS {
+            alone.of_fact(&mut make());
+            let mut life = make();
             life.begin();
+            fact.of_fact(&mut life);
+            slices.of_slices(&mut life);
         }
-        life.rare(Rare::SessionEnded {
-            session: SessionUid(number),
-        });
-        fact("a session with 100,000 references ends", &mut life);
-        if begin {
-            time("what is left of it", &mut life);
-        }
+        eprintln!(
+            "{name}: {:?}, beside a checkpoint {:?} and {} bytes; of {} slices the longest {:?}, the largest {} bytes",
+            alone.steps[0],
+            fact.steps[0],
+            fact.bytes,
+            slices.steps.len(),
+            slices.steps.iter().max().expect("there are some"),
+            slices.bytes
+        );
     }
 }

@@ -20,15 +20,7 @@ enum Op {
     Publish(u8, u16, bool),
     /// Of a stream, from a share of its positions on, so many.
     Outcome(u8, u16, u16, Fate),
-    Hold(u8, u16),
-    Release(u8, u16),
-    Subscribe(u8, u8, bool),
-    Unsubscribe(u8, u8),
-    ScanMoved(u8, u8),
-    ScanEnded(u8, u8),
-    Attach(u8, bool),
-    Detach(u8, bool),
-    Reopen(u8),
+    Session(u8, OfSession),
     Join(u8, u8),
     Leave(u8, u8, bool),
     /// Of a message of a group.
@@ -36,6 +28,19 @@ enum Op {
     Remake(u8),
     Step(u16),
     Cancel,
+}
+
+#[derive(Clone, Debug)]
+enum OfSession {
+    Hold(u16),
+    Release(u16),
+    Subscribe(u8, bool),
+    Unsubscribe(u8),
+    ScanMoved(u8),
+    ScanEnded(u8),
+    Attach(bool),
+    Detach(bool),
+    Reopen,
 }
 
 fn fate() -> impl Strategy<Value = Fate> {
@@ -46,27 +51,40 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
+fn of_session() -> impl Strategy<Value = OfSession> {
+    prop_oneof![
+        2 => (0..300_u16).prop_map(OfSession::Hold),
+        2 => (0..300_u16).prop_map(OfSession::Release),
+        3 => (any::<u8>(), any::<bool>()).prop_map(|(filter, scan)| OfSession::Subscribe(filter, scan)),
+        2 => any::<u8>().prop_map(OfSession::Unsubscribe),
+        1 => any::<u8>().prop_map(OfSession::ScanMoved),
+        1 => any::<u8>().prop_map(OfSession::ScanEnded),
+        1 => any::<bool>().prop_map(OfSession::Attach),
+        1 => any::<bool>().prop_map(OfSession::Detach),
+        1 => Just(OfSession::Reopen),
+    ]
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let at = || any::<u8>();
+    let from = prop_oneof![2 => any::<u16>(), 1 => Just(0)];
+    let few_or_many = prop_oneof![4 => 0..3_u16, 1 => 0..400_u16];
+    let count = prop_oneof![4 => 1..4_u16, 1 => 200..300_u16];
     prop_oneof![
-        6 => (any::<u8>(), prop_oneof![4 => 1..4_u16, 1 => 200..300_u16], any::<bool>()).prop_map(|(to, count, same)| Op::Publish(to, count, same)),
-        8 => (at(), prop_oneof![2 => any::<u16>(), 1 => Just(0)], prop_oneof![4 => 0..3_u16, 1 => 0..400_u16], fate()).prop_map(|(to, from, count, fate)| Op::Outcome(to, from, count, fate)),
-        2 => (at(), 0..300_u16).prop_map(|(to, id)| Op::Hold(to, id)),
-        2 => (at(), 0..300_u16).prop_map(|(to, id)| Op::Release(to, id)),
-        3 => (at(), any::<u8>(), any::<bool>()).prop_map(|(to, filter, scan)| Op::Subscribe(to, filter, scan)),
-        2 => (at(), any::<u8>()).prop_map(|(to, filter)| Op::Unsubscribe(to, filter)),
-        1 => (at(), any::<u8>()).prop_map(|(to, scan)| Op::ScanMoved(to, scan)),
-        1 => (at(), any::<u8>()).prop_map(|(to, scan)| Op::ScanEnded(to, scan)),
-        1 => (at(), any::<bool>()).prop_map(|(to, will)| Op::Attach(to, will)),
-        1 => (at(), any::<bool>()).prop_map(|(to, due)| Op::Detach(to, due)),
-        1 => at().prop_map(Op::Reopen),
-        2 => (at(), any::<u8>()).prop_map(|(to, member)| Op::Join(to, member)),
-        2 => (at(), any::<u8>(), any::<bool>()).prop_map(|(to, member, ended)| Op::Leave(to, member, ended)),
-        6 => (at(), any::<u16>(), any::<u8>()).prop_map(|(to, seq, what)| Op::Group(to, seq, what)),
+        6 => (at(), count, any::<bool>()).prop_map(|(to, count, same)| Op::Publish(to, count, same)),
+        8 => (at(), from, few_or_many, fate()).prop_map(|(to, from, count, fate)| Op::Outcome(to, from, count, fate)),
+        14 => (at(), of_session()).prop_map(|(to, op)| Op::Session(to, op)),
+        2 => (at(), at()).prop_map(|(to, member)| Op::Join(to, member)),
+        2 => (at(), at(), any::<bool>()).prop_map(|(to, member, ended)| Op::Leave(to, member, ended)),
+        6 => (at(), any::<u16>(), at()).prop_map(|(to, seq, what)| Op::Group(to, seq, what)),
         1 => at().prop_map(Op::Remake),
         8 => prop_oneof![4 => 1..2_u16, 1 => 1..3_000_u16].prop_map(Op::Step),
         1 => Just(Op::Cancel),
     ]
+}
+
+fn pick(at: u8) -> usize {
+    usize::from(at) % PLACES as usize
 }
 
 /// What is there, and the numbers of what comes next.
@@ -140,8 +158,6 @@ impl World {
     }
 
     fn apply(&mut self, op: &Op) {
-        let pick = |at: u8| usize::from(at) % PLACES as usize;
-        let of_session = |world: &Self, at: u8| SessionUid(world.sessions[pick(at)]);
         match *op {
             Op::Publish(to, count, same) => self.publish(to, count, same),
             Op::Outcome(at, from, count, fate) => {
@@ -150,69 +166,7 @@ impl World {
                 let range = (first, first + u64::from(count));
                 self.life.outcome(number, range, fate);
             }
-            Op::Hold(at, packet_id) => {
-                let session = of_session(self, at);
-                let hash = self.last + u64::from(packet_id);
-                self.life.rare(Rare::Held {
-                    session,
-                    packet_id,
-                    hash,
-                });
-            }
-            Op::Release(at, packet_id) => {
-                let session = of_session(self, at);
-                self.life.rare(Rare::Released { session, packet_id });
-            }
-            Op::Subscribe(at, filter, scan) => {
-                self.scan += 1;
-                let scan = if scan { self.scan } else { 0 };
-                let number = of_session(self, at).0;
-                self.life.subscribe(number, &filter_of(filter), scan);
-            }
-            Op::Unsubscribe(at, filter) => {
-                let session = of_session(self, at);
-                let filter = filter_of(filter).into();
-                let share = None;
-                self.life.rare(Rare::Unsubscribed {
-                    session,
-                    filter,
-                    share,
-                });
-            }
-            Op::ScanMoved(at, scan) => {
-                let session = of_session(self, at);
-                let state = ScanState::After(format!("t/{}", self.scan).into());
-                self.life.rare(Rare::ScanMoved {
-                    session,
-                    scan: scan.into(),
-                    partition: PartitionId(u16::from(scan % 3)),
-                    state,
-                });
-            }
-            Op::ScanEnded(at, scan) => {
-                let session = of_session(self, at);
-                let scan = scan.into();
-                self.life.rare(Rare::ScanEnded { session, scan });
-            }
-            Op::Attach(at, will) => self.attach(of_session(self, at), will),
-            Op::Detach(at, due) => {
-                let session = of_session(self, at);
-                self.life.rare(Rare::SessionDetached {
-                    session,
-                    expiry_seconds: 9,
-                    sent_limit: 0,
-                    ends_at: Some(WallMs(9_999)),
-                    will_due: due.then_some(WallMs(8_888)),
-                });
-            }
-            Op::Reopen(at) => {
-                let session = of_session(self, at);
-                self.life.rare(Rare::SessionEnded { session });
-                self.last += 1;
-                let number = super::session(self.last, pick(at) as u32);
-                self.sessions[pick(at)] = number;
-                self.life.open(number);
-            }
+            Op::Session(at, ref op) => self.of_session(pick(at), op),
             Op::Join(at, member) => self.life.join(self.groups[pick(at)], member.into()),
             Op::Leave(at, member, ended) => self.life.rare(Rare::GroupLeft {
                 group: self.groups[pick(at)],
@@ -236,6 +190,54 @@ impl World {
         }
         self.life.commit();
         self.life.partition.check();
+    }
+
+    fn of_session(&mut self, place: usize, op: &OfSession) {
+        let session = SessionUid(self.sessions[place]);
+        let fact = match *op {
+            OfSession::Hold(packet_id) => Rare::Held {
+                session,
+                packet_id,
+                hash: self.last + u64::from(packet_id),
+            },
+            OfSession::Release(packet_id) => Rare::Released { session, packet_id },
+            OfSession::Subscribe(filter, scan) => {
+                self.scan += 1;
+                let scan = if scan { self.scan } else { 0 };
+                return self.life.subscribe(session.0, &filter_of(filter), scan);
+            }
+            OfSession::Unsubscribe(filter) => Rare::Unsubscribed {
+                session,
+                filter: filter_of(filter).into(),
+                share: None,
+            },
+            OfSession::ScanMoved(scan) => Rare::ScanMoved {
+                session,
+                scan: scan.into(),
+                partition: PartitionId(u16::from(scan % 3)),
+                state: ScanState::After(format!("t/{}", self.scan).into()),
+            },
+            OfSession::ScanEnded(scan) => Rare::ScanEnded {
+                session,
+                scan: scan.into(),
+            },
+            OfSession::Attach(will) => return self.attach(session, will),
+            OfSession::Detach(due) => Rare::SessionDetached {
+                session,
+                expiry_seconds: 9,
+                sent_limit: 0,
+                ends_at: Some(WallMs(9_999)),
+                will_due: due.then_some(WallMs(8_888)),
+            },
+            OfSession::Reopen => {
+                self.life.rare(Rare::SessionEnded { session });
+                self.last += 1;
+                let number = super::session(self.last, place as u32);
+                self.sessions[place] = number;
+                return self.life.open(number);
+            }
+        };
+        self.life.rare(fact);
     }
 
     fn publish(&mut self, to: u8, count: u16, same: bool) {
