@@ -18,6 +18,8 @@ const DUE_MAX: usize = 256;
 pub(crate) const ASK_AGAIN_MS: u64 = 1_000;
 /// Once sessions with so many subscriptions have ended in one call, further ones end in the next: an entry is applied as a whole.
 pub(crate) const FILTERS_ENDED_MAX: usize = 1_000;
+/// Once so many messages have ended in one call because they have expired, those of further chunks end in the next: a backlog may expire all at once.
+const EXPIRED_MAX: usize = 4_096;
 /// A chunk is looked at for expired messages at most once between two full multiples of this. What is only in the log expires at one of them: it is
 /// not later by the looks besides.
 const EXPIRY_STEP_MS: u64 = 1_000;
@@ -39,13 +41,18 @@ impl Partition {
         let wall = self.wall();
         let mut due = Vec::new();
         self.lead.due.pop_due(wall, DUE_MAX, &mut due);
-        let mut ended = 0;
-        for (_, due) in due {
+        let (mut ended, mut expired) = (0, 0);
+        for (at, due) in due {
             match due {
                 Due::SessionEnd(_) if ended >= FILTERS_ENDED_MAX => {
                     self.lead.due.insert(wall, due);
                 }
-                Due::Expiry { stream, chunk } => self.expire_chunk(stream, chunk, wall, fx),
+                Due::Expiry { .. } if expired >= EXPIRED_MAX => {
+                    self.lead.due.insert(at, due);
+                }
+                Due::Expiry { stream, chunk } => {
+                    expired += self.expire_chunk(stream, chunk, wall, fx);
+                }
                 Due::Retained {
                     slot,
                     index,
@@ -117,16 +124,16 @@ impl Partition {
     }
 
     /// Ends what has expired in a chunk of a stream and was never sent (M30, v5 [MQTT-3.3.2-5]), up to a second after its time. What is only in the log
-    /// is not read for it: it is known when it expires.
+    /// is not read for it: it is known when it expires. How many have ended.
     fn expire_chunk(
         &mut self,
         stream: u64,
         chunk: u64,
         wall: WallMs,
         fx: &mut impl PartitionEffects,
-    ) {
+    ) -> usize {
         let Some(references) = self.stream_mut(stream).and_then(|s| s.look_at_chunk(chunk)) else {
-            return;
+            return 0;
         };
         let mut expired = Vec::new();
         let mut next: Option<(u64, WallMs)> = None;
@@ -145,10 +152,12 @@ impl Partition {
             let at = at.max(WallMs(step * EXPIRY_STEP_MS));
             self.note_expiry(stream, seq, at);
         }
-        Self::count_dropped(Dropped::Expired, expired.len() as u64, fx);
+        let count = expired.len();
+        Self::count_dropped(Dropped::Expired, count as u64, fx);
         for seq in expired {
             self.doom(stream, seq, Fate::Expired);
         }
+        count
     }
 
     /// When a record expires, as far as a timer knows.

@@ -76,6 +76,31 @@ fn m20_what_expires_leaves_memory_and_goes_in_time_without_being_read() {
     }
 }
 
+/// A backlog that expires in one moment holds up nothing else for long.
+#[test]
+fn i10_of_what_expires_at_once_a_call_ends_some() {
+    const ALL: u64 = 6_000;
+    const SOME: u64 = 4_096 + 256;
+    let mut world = World::with_hot(Limits::default(), 0);
+    away(&mut world, "a", "t");
+    let expires_at = Some(WallMs(world.now.wall.0 + 10_000));
+    for _ in 0..ALL {
+        let publish = Publish {
+            expires_at,
+            ..message("t", "x", QoS::AtLeastOnce)
+        };
+        world.append_to(DURABLE, &publish);
+    }
+    world.settle();
+    assert_eq!((cold(&world), queued(&world)), (ALL, ALL));
+    world.pass_time(10_000);
+    let ended = expired(&world);
+    assert!((1..SOME).contains(&ended), "{ended} in one call");
+    world.pass_time(0);
+    world.settle();
+    assert_eq!((expired(&world), queued(&world)), (ALL, 0));
+}
+
 #[test]
 fn a_start_knows_when_what_it_leaves_in_the_log_expires() {
     // Whether its bytes were in memory when the checkpoint was written, or not.
