@@ -190,6 +190,10 @@ bugs! {
     OldPlaces,
     /// On a disk: a stream goes on behind a record that is not in memory (M17).
     SkipCold,
+    /// On a disk: a shared group goes on behind a message that is not in memory (M35).
+    SharedSkipCold,
+    /// On a disk: what a member of a shared group had when it left is not read back for the others (M35).
+    ReturnedUnasked,
     /// On a disk: what a summary says of a segment is of another state of it (M44).
     StaleSummary,
     /// On a disk: a start passes over segments with entries above their checkpoint (M44).
@@ -267,6 +271,8 @@ impl Bug {
             Self::AgedUnderWay => Some(PlantedPartition::AgedUnderWay),
             Self::AgedUncounted => Some(PlantedPartition::AgedUncounted),
             Self::SkipCold => Some(PlantedPartition::ColdSkipped),
+            Self::SharedSkipCold => Some(PlantedPartition::SharedColdSkipped),
+            Self::ReturnedUnasked => Some(PlantedPartition::ReturnedUnasked),
             Self::QueueUnbounded => Some(PlantedPartition::Unbounded),
             Self::Unrefused => Some(PlantedPartition::Unrefused),
             Self::DroppedUnderWay => Some(PlantedPartition::DroppedUnderWay),

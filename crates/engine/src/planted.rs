@@ -15,6 +15,10 @@ pub enum PlantedPartition {
     Uncounted,
     /// A stream goes on behind a record that is not in memory.
     ColdSkipped,
+    /// The same of a group.
+    SharedColdSkipped,
+    /// What a group was given back by a member that left is not asked for again when it has left memory.
+    ReturnedUnasked,
     /// All messages are as old as the oldest entry.
     AgedFromFirst,
     /// Messages that are under way go as well when they are too old.

@@ -5,6 +5,7 @@ mod aside;
 mod authors;
 mod checkpoints;
 mod cold;
+mod cold_groups;
 mod forwards;
 mod incoming_qos2;
 mod leading;

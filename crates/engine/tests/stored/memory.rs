@@ -70,10 +70,8 @@ fn a_stored_message_takes_little_beside_its_record_m17() {
     }
 }
 
-/// The same for those of which only the names are in memory, for a thousand sessions in turn.
-#[test]
-fn a_message_that_is_only_in_the_log_takes_less_m17() {
-    const SESSIONS: u32 = 1_000;
+/// Bytes for each of many messages that wait in turn in so many streams, when next to nothing of them may be in memory, and those of its row.
+fn each_in_the_log(streams: u32, open: impl Fn(&mut Setup, u32)) -> (f64, f64) {
     const COUNT: u64 = 256_000;
     let mut setup = Setup::new(Class::Durable, None);
     let limits = Limits {
@@ -81,11 +79,11 @@ fn a_message_that_is_only_in_the_log_takes_less_m17() {
         ..Limits::default()
     };
     setup.partition.set_limits(limits);
-    for number in 0..SESSIONS {
-        setup.open(number, AttachStage::Claim, 3_600, None);
+    for number in 0..streams {
+        open(&mut setup, number);
     }
     let before = live_bytes();
-    let topics: Vec<String> = (0..SESSIONS)
+    let topics: Vec<String> = (0..streams)
         .map(|number| format!("device/{number:08}/commands"))
         .collect();
     let mut topics = topics.iter().cycle();
@@ -98,11 +96,27 @@ fn a_message_that_is_only_in_the_log_takes_less_m17() {
     let counts = setup.partition.counts();
     assert_eq!((counts.queued_messages, counts.records), (COUNT, COUNT));
     assert!(counts.cold_records > COUNT * 99 / 100);
-    let each = (live_bytes() - before) as f64 / COUNT as f64;
-    eprintln!(
-        "a message that is only in the log: {each:.1} bytes, {:.1} of them its row",
-        counts.row_bytes as f64 / COUNT as f64
-    );
+    let bytes = (live_bytes() - before) as f64;
+    (bytes / COUNT as f64, counts.row_bytes as f64 / COUNT as f64)
+}
+
+/// The same for those of which only the names are in memory, for a thousand sessions in turn.
+#[test]
+fn a_message_that_is_only_in_the_log_takes_less_m17() {
+    let (each, row) = each_in_the_log(1_000, |setup, number| {
+        setup.open(number, AttachStage::Claim, 3_600, None);
+    });
+    eprintln!("a message that is only in the log: {each:.1} bytes, {row:.1} of them its row");
+    assert!(each <= 10.0, "{each} bytes");
+}
+
+/// And for ten shared groups whose members are away.
+#[test]
+fn a_message_of_a_group_that_is_only_in_the_log_takes_as_little_m17() {
+    let (each, row) = each_in_the_log(10, |setup, number| {
+        setup.open_group("share", &format!("device/{number:08}/commands"));
+    });
+    eprintln!("a message of a group that is only in the log: {each:.1} bytes, {row:.1} its row");
     assert!(each <= 10.0, "{each} bytes");
 }
 
