@@ -18,7 +18,6 @@ impl Partition {
     /// A group has given out what it can: if it is at a cold record, or near the end of what was asked for, it needs more.
     #[cold]
     pub(crate) fn look_ahead_of_group(&mut self, number: u64) {
-        let ahead = self.ahead_of_group(number);
         let unasked = self.is_planted(PlantedPartition::ReturnedUnasked);
         let State {
             groups, records, ..
@@ -64,7 +63,10 @@ impl Partition {
             }
         }
         let is_asking = asked_to > cursor && asked_to < stream.next();
-        if is_thirsty || is_asking && asked_to < cursor + ahead / 2 {
+        if !is_thirsty && !is_asking {
+            return;
+        }
+        if is_thirsty || asked_to < cursor + self.ahead_of_group(number) / 2 {
             self.recalls.add_thirsty(number);
         }
         self.recalls.asked_to.insert(number, asked_to);
@@ -90,6 +92,7 @@ impl Partition {
             wants: Vec::new(),
         };
         let ahead = self.ahead_of_group(number);
+        let unasked = self.is_planted(PlantedPartition::ReturnedUnasked);
         let State {
             groups, records, ..
         } = &mut self.state;
@@ -126,7 +129,7 @@ impl Partition {
             let up = next.map_or(Up::New, |(_, up)| up);
             let mut left = ahead;
             for seq in dispatch.next_with(up) {
-                if left == 0 {
+                if left == 0 || unasked && up == Up::Returned {
                     break;
                 }
                 ask(seq);
@@ -207,6 +210,7 @@ impl Partition {
 
     pub(super) fn check_recalls_of_groups(&self) {
         let mut fronts = 0;
+        let unasked = self.is_planted(PlantedPartition::ReturnedUnasked);
         let is_asked = |slot, number| {
             let records = &self.state.records;
             assert!(
@@ -214,7 +218,7 @@ impl Partition {
                 "a group that waits for a record is told when it comes"
             );
             assert!(
-                !records.is_unasked(slot) || self.recalls.is_thirsty.contains(&number),
+                unasked || !records.is_unasked(slot) || self.recalls.is_thirsty.contains(&number),
                 "what a group waits for is asked for"
             );
         };
