@@ -245,6 +245,8 @@ const fn entry(bug: Bug) -> Entry {
         Bug::OldPlaces => (Layer::Log, Worlds::Cold, 3, &["I1:"]),
         Bug::SkipCold => (Layer::Engine, Worlds::Cold, 1, &["I1:", "I3:"]),
         Bug::ColdExpiresEarly => (Layer::Engine, Worlds::Cold, 1, &["M20:"]),
+        Bug::SharedSkipCold => (Layer::Engine, Worlds::Cold, 1, &["I1:", "M35:"]),
+        Bug::ReturnedUnasked => (Layer::Engine, Worlds::Cold, 1, &["I1:", "I13:", "M35:"]),
         Bug::AllRelaxed => (Layer::Log, Worlds::Disk, 1, &["I1:", "I6:"]),
         Bug::RequestsAtOnce => (
             Layer::Engine,

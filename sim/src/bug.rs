@@ -192,6 +192,10 @@ bugs! {
     SkipCold,
     /// On a disk: what expires goes up to a second too early if it is not in memory (v5 [MQTT-3.3.2-5]).
     ColdExpiresEarly,
+    /// On a disk: a shared group goes on behind a message that is not in memory (M35).
+    SharedSkipCold,
+    /// On a disk: what a member of a shared group had when it left is not read back for the others (M35).
+    ReturnedUnasked,
     /// On a disk: what a summary says of a segment is of another state of it (M44).
     StaleSummary,
     /// On a disk: a start passes over segments with entries above their checkpoint (M44).
@@ -270,6 +274,8 @@ impl Bug {
             Self::AgedUncounted => Some(PlantedPartition::AgedUncounted),
             Self::SkipCold => Some(PlantedPartition::ColdSkipped),
             Self::ColdExpiresEarly => Some(PlantedPartition::ColdExpiredEarly),
+            Self::SharedSkipCold => Some(PlantedPartition::SharedColdSkipped),
+            Self::ReturnedUnasked => Some(PlantedPartition::ReturnedUnasked),
             Self::QueueUnbounded => Some(PlantedPartition::Unbounded),
             Self::Unrefused => Some(PlantedPartition::Unrefused),
             Self::DroppedUnderWay => Some(PlantedPartition::DroppedUnderWay),

@@ -1,5 +1,6 @@
 //! The kinds of worlds: what each is called, what happens in it, and how its plans are drawn.
 
+use courser_contract::SharedStrategy;
 use courser_engine::{Limits, Overflow};
 
 use crate::rng::Rng;
@@ -380,7 +381,7 @@ fn poisoned(seed: u64) -> Plan {
 }
 
 /// The plan of a seed for a node with a disk that keeps next to nothing of what waits in memory, of which some expires; every third one lives
-/// long.
+/// long. In every second one much waits for two shared groups whose members come and go.
 fn cold(seed: u64) -> Plan {
     let mut plan = match seed % 3 {
         0 => long_life(seed),
@@ -389,5 +390,20 @@ fn cold(seed: u64) -> Plan {
     plan.limits.hot_bytes = [0, 600, 6_000][(seed / 3 % 3) as usize];
     plan.returns = plan.returns.min(30);
     plan.expiring = 40;
+    if seed.is_multiple_of(2) {
+        plan.clients = plan.clients.clamp(4, 6);
+        plan.groups = true;
+        plan.one_group = 50;
+        plan.busy_groups = 2;
+        plan.limits.shared_strategy = STRATEGIES[(seed / 2 % 4) as usize];
+    }
     plan
 }
+
+/// How members of a shared group take turns.
+const STRATEGIES: [SharedStrategy; 4] = [
+    SharedStrategy::RoundRobin,
+    SharedStrategy::HashTopic,
+    SharedStrategy::LeastOutstanding,
+    SharedStrategy::Sticky,
+];

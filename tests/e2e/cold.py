@@ -1,10 +1,11 @@
 """Messages for absent sessions, more than may be in memory: stored, then taken by all of them at once.
 
 By hand, also behind a cleaner: python tests/e2e/cold.py --messages 2000000 --group 256 --memory 256 --hot 32 --cleaned; or by a broker that
-was killed and started again in between: --restart
+was killed and started again in between: --restart; or by the members of a shared group, of which one goes half way: --members 8
 """
 
 import argparse
+import collections
 import contextlib
 import functools
 import re
@@ -26,6 +27,8 @@ MIB = 1 << 20
 PAYLOAD_BYTES = 128
 # Publishes without an answer; the broker's Receive Maximum may be lower.
 WINDOW = 512
+# Messages whose acknowledgement a member may have on its way when it goes: those that the broker has under way to it (`mqtt.outbound_window_max`).
+UNACKNOWLEDGED = 1_024
 
 
 class Server:
@@ -102,15 +105,21 @@ class Session:
         self.buffer = b""
         self.taken = 0
 
+    def name(self) -> str:
+        return f"cold-{self.number:05d}"
+
+    def filter(self) -> str:
+        return self.topic
+
     def connect(self) -> None:
         self.socket = socket.create_connection(("127.0.0.1", self.port), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
-        self.socket.sendall(wire.connect(5, f"cold-{self.number:05d}", clean=False, keep_alive=0, properties=[("session_expiry", 3600)]))
+        self.socket.sendall(wire.connect(5, self.name(), clean=False, keep_alive=0, properties=[("session_expiry", 3600)]))
 
     def subscribe(self) -> None:
         self.connect()
-        self.socket.sendall(wire.subscribe(5, 1, [(self.topic, 1)]))
+        self.socket.sendall(wire.subscribe(5, 1, [(self.filter(), 1)]))
         seen = b""
         while b"\x90" not in seen:
             data = self.socket.recv(4096)
@@ -137,8 +146,7 @@ class Session:
                 topic_bytes = buffer[at + head] << 8 | buffer[at + head + 1]
                 place = at + head + 2 + topic_bytes
                 payload = place + 3 + buffer[place + 2]
-                found = int.from_bytes(buffer[payload : payload + 8], "big")
-                assert found == self.taken, f"{self.topic}: message {found} instead of {self.taken}"
+                self.see(buffer[at + head + 2 : place], int.from_bytes(buffer[payload : payload + 8], "big"))
                 self.taken += 1
                 acks.append(b"\x40\x02" + buffer[place : place + 2])
             elif first >> 4 == 2:
@@ -150,6 +158,36 @@ class Session:
         if acks:
             self.socket.sendall(b"".join(acks))
         return self.taken - before
+
+    def see(self, topic: bytes, found: int) -> None:
+        """A message came with this number within its topic."""
+        assert found == self.taken, f"{topic}: message {found} instead of {self.taken}"
+
+
+class Member(Session):
+    """A member of the shared group that gets the messages of all topics."""
+
+    def __init__(self, port: int, number: int, topics: int):
+        super().__init__(port, number)
+        # The last message of each topic.
+        self.last = [-1] * topics
+        self.seen: list[tuple[int, int]] = []
+        # The newest ones: they may not be acknowledged when it goes.
+        self.recent: collections.deque[tuple[int, int]] = collections.deque(maxlen=UNACKNOWLEDGED)
+
+    def name(self) -> str:
+        return f"member-{self.number:05d}"
+
+    def filter(self) -> str:
+        return "$share/cold/cold/#"
+
+    def see(self, topic: bytes, found: int) -> None:
+        at = int(topic[-5:])
+        assert found != self.last[at], f"{topic}: message {found} twice"
+        # What another member has given back is older than all that is new.
+        self.last[at] = max(found, self.last[at])
+        self.seen.append((at, found))
+        self.recent.append((at, found))
 
 
 def store(port: int, numbers: range, messages: int) -> None:
@@ -201,6 +239,51 @@ def drain(sessions: list[Session], messages: int, seconds: float) -> None:
         session.socket.close()
 
 
+def drain_group(members: list[Member], messages: int, seconds: float) -> None:
+    """All of them come at once. When half has been taken the first goes as it is: what it had comes to the others. Whatever was not acknowledged
+    then may have come to it as well, and nothing else comes twice."""
+    deadline = time.monotonic() + seconds
+    poll = select.epoll()
+    by_descriptor = {}
+    for member in members:
+        member.connect()
+        by_descriptor[member.socket.fileno()] = member
+        poll.register(member.socket, select.EPOLLIN)
+    gone: set[tuple[int, int]] = set()
+    seen: set[tuple[int, int]] = set()
+    repeats = 0
+    while len(seen) < messages:
+        assert time.monotonic() < deadline, f"{messages - len(seen)} of {messages} are missing"
+        for descriptor, _ in poll.poll(1):
+            member = by_descriptor.get(descriptor)
+            if member is None:
+                continue
+            member.take()
+            for message in member.seen:
+                assert message not in seen or message in gone, f"message {message} came twice"
+                repeats += message in seen
+                gone.discard(message)
+                seen.add(message)
+            member.seen.clear()
+        first = members[0]
+        if len(members) > 1 and first.socket is not None and len(seen) >= messages // 2 and first.taken:
+            # It takes what has come and does not say so.
+            first.socket.settimeout(0)
+            with contextlib.suppress(BlockingIOError):
+                first.buffer += first.socket.recv(1 << 18)
+            del by_descriptor[first.socket.fileno()]
+            poll.unregister(first.socket)
+            # Acknowledgements that the broker had not read are as if they had not been sent.
+            gone = set(first.recent)
+            first.socket.close()
+            first.socket = None
+    assert repeats <= UNACKNOWLEDGED, repeats
+    for member in members:
+        if member.socket is not None:
+            assert member.taken > 0, f"{member.name()} has taken nothing"
+            member.socket.close()
+
+
 def await_cleaner(server: Server, number: int, messages: int, seconds: float) -> float:
     """Another session is sent and takes messages, so that there are checkpoints, until the cleaner has nothing more to move; how many
     messages it has moved. It looks again only when the log has grown by some segments, or an eighth."""
@@ -222,11 +305,21 @@ def await_cleaner(server: Server, number: int, messages: int, seconds: float) ->
 
 
 def run(
-    server: Server, sessions: int, messages: int, seconds: float = 120, cleaned: bool = False, restart: bool = False
+    server: Server,
+    sessions: int,
+    messages: int,
+    seconds: float = 120,
+    cleaned: bool = False,
+    restart: bool = False,
+    members: int = 0,
 ) -> dict[str, float]:
     """Stores and takes; what it took. `cleaned`: two of three sessions take theirs first, and the cleaner moves what the others have.
-    `restart`: the broker is killed and starts again before they are taken."""
+    `restart`: the broker is killed and starts again before they are taken. `members`: it is not a session for each topic that takes them, but
+    so many members of one group."""
+    assert not (cleaned and members), "what a cleaner moves is of several sessions"
     clients = [Session(server.port, number) for number in range(sessions)]
+    if members:
+        clients = [Member(server.port, number, sessions) for number in range(members)]
     for client in clients:
         client.subscribe()
     begun = time.monotonic()
@@ -246,7 +339,10 @@ def run(
         for client in clients:
             client.port = server.port
     cpu, before, begun_taking = server.cpu_seconds(), server.metrics(), time.monotonic()
-    drain(clients, sum(len(range(client.number, messages, sessions)) for client in clients), seconds)
+    if members:
+        drain_group(clients, messages, seconds)
+    else:
+        drain(clients, sum(len(range(client.number, messages, sessions)) for client in clients), seconds)
     taken, after = time.monotonic(), server.metrics()
     counted = {name: after.get(name, 0) - before.get(name, 0) for name in after if "_recall" in name}
     return {
@@ -272,13 +368,16 @@ def main() -> int:
     parser.add_argument("--cleaned", action="store_true", help="behind a cleaner")
     parser.add_argument("--segment", type=int, default=8, help="MiB of a segment behind a cleaner, which does eight of them at a time")
     parser.add_argument("--restart", action="store_true", help="by a broker that was killed and started again")
+    parser.add_argument("--members", type=int, default=0, help="of a shared group that takes the messages of all sessions' topics")
+    parser.add_argument("--strategy", default="round_robin", help="by which its members take turns")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         group = stack.enter_context(groups.memory_group(options.group * MIB)) if options.group else None
         settings = {"log.segment_bytes": f"{options.segment}MiB", "log.checkpoint_bytes": "1MiB"} if options.cleaned else {}
+        settings["mqtt.shared_strategy"] = options.strategy
         server = Server(Path(folder), group, options.memory, options.hot, settings)
         try:
-            found = run(server, options.sessions, options.messages, options.seconds, options.cleaned, options.restart)
+            found = run(server, options.sessions, options.messages, options.seconds, options.cleaned, options.restart, options.members)
             for name, value in found.items():
                 print(f"{name:40} {value:16,.2f}")
         finally:

@@ -26,3 +26,17 @@ def test_half_a_million_messages_for_absent_sessions_fit_64_mib_and_are_taken_in
     assert found["courser_recalled_lost_total"] == 0
     # Eight times what a quiet machine needs: sessions that are served unequally are read for apart.
     assert found["courser_recall_read_bytes_total"] < 32 * found["courser_recalled_bytes_total"]
+
+
+@pytest.mark.parametrize("strategy", ["round_robin", "hash_topic", "sticky", "least_outstanding"])
+def test_what_waits_for_an_absent_group_leaves_memory_and_is_taken_by_its_members(tmp_path, strategy):
+    messages = 100_000
+    server = cold.Server(tmp_path, None, memory=64, hot=4, settings={"mqtt.shared_strategy": strategy})
+    # All of it is in one partition, which may have a sixteenth of 4 MiB in memory.
+    found = cold.run(server, 100, messages, seconds=300, restart=strategy == "hash_topic", members=4)
+    assert server.stop() == 0, server.log.read_text()
+    print(found)
+    assert found["cold_messages"] > messages * 3 // 4
+    assert found["courser_recalled_lost_total"] == 0
+    # By topic what is set aside for a busy member is read again.
+    assert found["courser_recall_read_bytes_total"] < 8 * found["courser_recalled_bytes_total"]

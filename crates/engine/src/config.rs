@@ -113,7 +113,7 @@ pub struct Limits {
     /// How shared groups made by a session of this partition take turns.
     pub shared_strategy: SharedStrategy,
     /// Bytes of messages that wait which may be in memory, half of them read back from its log; above it the oldest are only
-    /// there. What expires, is retained, waits for a shared group or is on its way to another partition is in memory besides.
+    /// there. What expires, is retained or is on its way to another partition is in memory besides.
     /// A volatile partition has all in memory.
     pub hot_bytes: u64,
 }

@@ -19,7 +19,7 @@ use crate::{
     publish::answer,
     record::{Records, Slot},
     session::{Live, PACKET_IDS, Reserved, Session},
-    state::{NoSink, RetainedChange, SharedGroup, Sink, State, Stored},
+    state::{GroupLead, NoSink, RetainedChange, SharedGroup, Sink, State, Stored},
     stream::{Reference, Stream},
 };
 
@@ -101,12 +101,24 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
         }
     }
 
+    fn settled_shared(&mut self, number: u64, lead: &GroupLead) {
+        // What a member waits for may have ended.
+        if !lead.owing.is_empty() && self.lead.streams.pump.last() != Some(&number) {
+            self.lead.streams.pump.push(number);
+        }
+    }
+
     fn reference_ended(&mut self, reserved: &mut Reserved, stream: u64, seq: u64, bytes: u32) {
         // Its room was counted as free when that was decided. It may have ended otherwise meanwhile, by an acknowledgement that was
         // not committed yet: then the end that was decided finds nothing.
         let doomed = &mut self.lead.streams.doomed;
         if !doomed.is_empty() && doomed.remove(&(stream, seq)) {
             reserved.add(1, i64::from(bytes));
+            // A group may have stopped at it: nobody else says that it goes on. Sessions hear of it by `settled`.
+            if ids::owner(stream) == Owner::Group && self.lead.streams.pump.last() != Some(&stream)
+            {
+                self.lead.streams.pump.push(stream);
+            }
         }
     }
 
@@ -164,8 +176,9 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
         self.lead.forget_session(session);
     }
 
-    fn group_ended(&mut self, number: u64) {
+    fn group_ended(&mut self, number: u64, fronts: usize) {
         self.lead.forget_doomed(number);
+        self.lead.sharing.fronts -= fronts;
     }
 }
 
@@ -224,10 +237,15 @@ impl Partition {
     /// Pushes of all streams that may have something to give out.
     fn pump_noted(&mut self, fx: &mut impl PartitionEffects) {
         while let Some(stream) = self.lead.streams.pump.pop() {
-            match ids::owner(stream) {
-                Owner::Session => self.pump(stream, fx),
-                Owner::Group => self.pump_group(stream, fx),
-            }
+            self.pump_stream(stream, fx);
+        }
+    }
+
+    /// Pushes what a stream has to give out.
+    pub(crate) fn pump_stream(&mut self, stream: u64, fx: &mut impl PartitionEffects) {
+        match ids::owner(stream) {
+            Owner::Session => self.pump(stream, fx),
+            Owner::Group => self.pump_group(stream, fx),
         }
     }
 

@@ -267,6 +267,7 @@ impl Partition {
         }
         for &(number, seq, _) in &places.streams {
             self.doom(number, seq, Fate::Dropped);
+            self.give_up_shared(number, Seq(seq), fx);
             // It goes on once that is applied.
             self.lead.streams.pump.push(number);
         }

@@ -15,6 +15,10 @@ pub enum PlantedPartition {
     Uncounted,
     /// A stream goes on behind a record that is not in memory.
     ColdSkipped,
+    /// The same of a group.
+    SharedColdSkipped,
+    /// What a group was given back by a member that left is not asked for again when it has left memory.
+    ReturnedUnasked,
     /// To the timer a record that is not in memory expires in the second before its last one.
     ColdExpiredEarly,
     /// All messages are as old as the oldest entry.

@@ -4,6 +4,8 @@
 //! what the stream needs next, and again before that is used up. Residency is not led: it is the same for a follower, and what was asked
 //! for outlives a change of leader.
 
+mod groups;
+
 use std::mem;
 
 use courser_contract::{Now, PartitionEffects, Question, Recalled, StreamWants, Tick};
@@ -11,6 +13,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::{
     Partition,
+    ids::{self, Owner},
     record::{Records, Slot, TakenIn},
     session::Session,
     state::State,
@@ -119,7 +122,7 @@ impl Partition {
             return 0;
         }
         let asked_to = self.recalls.asked_to.get(&number);
-        let asked_to = asked_to.filter(|_| self.state.has_live(number));
+        let asked_to = asked_to.filter(|_| self.state.is_taken_from(number));
         asked_to.copied().unwrap_or_default()
     }
 
@@ -129,9 +132,10 @@ impl Partition {
         if recalls.known() <= recalls.tidy_at {
             return;
         }
-        recalls.asked_to.retain(|number, _| state.has_live(*number));
+        let is_taken_from = |number: &u64| state.is_taken_from(*number);
+        recalls.asked_to.retain(|number, _| is_taken_from(number));
         let lost_before = &mut recalls.lost_before;
-        lost_before.retain(|number, _| state.has_live(*number));
+        lost_before.retain(|number, _| is_taken_from(number));
         recalls.tidy_at = 2 * recalls.known() + TIDY_MIN;
     }
 
@@ -146,11 +150,16 @@ impl Partition {
     /// How far ahead of a stream with this window records are asked for: connections share what may be asked for, so that they go
     /// through the log together.
     fn ahead_of(&self, window: u16) -> u64 {
-        let wants_max = room_max(&self.state.records) / BYTES_A_WANT;
-        let share = wants_max / self.lead.registry.attached.max(1);
-        share
+        self.share_of(1)
             .clamp(AHEAD_MIN, AHEAD_MAX)
             .min(2 * u64::from(window).max(AHEAD_MIN))
+    }
+
+    /// What so many of all connections may ask for.
+    fn share_of(&self, connections: usize) -> u64 {
+        let wants_max = room_max(&self.state.records) / BYTES_A_WANT;
+        let all = self.lead.registry.attached + self.lead.sharing.fronts as u64;
+        wants_max.saturating_mul(connections as u64) / all.max(1)
     }
 
     /// Room that is free and was not given.
@@ -181,13 +190,17 @@ impl Partition {
             }
             asked += 1;
             self.recalls.is_thirsty.remove(&number);
-            let wants = self.ask_for(number);
+            let wants = match ids::owner(number) {
+                Owner::Session => self.ask_for(number),
+                Owner::Group => self.ask_for_group(number),
+            };
             wanted += wants.wants.len();
             if !wants.wants.is_empty() {
                 streams.push(wants);
             }
         }
         thirsty.drain(..asked);
+        thirsty.append(&mut self.recalls.thirsty);
         self.recalls.thirsty = thirsty;
         let room = self.new_room();
         self.recalls.granted = self.recalls.granted.saturating_add_unsigned(room);
@@ -262,13 +275,27 @@ impl Partition {
         if self.lead.decides() {
             self.recalls.taken = Some(Vec::new());
             for number in streams {
-                self.pump(number, fx);
+                self.pump_stream(number, fx);
             }
             let taken = self.recalls.taken.take();
             self.give_back(taken.unwrap_or_default());
         }
         self.note_full();
         lost
+    }
+
+    /// Whether what was read back takes more than half of its room.
+    pub(crate) fn is_room_scarce(&self) -> bool {
+        let records = &self.state.records;
+        records.recalled_bytes() as u64 > room_max(records) / 2
+    }
+
+    /// A record that was read back has been handed over: its room is for the next one.
+    pub(crate) fn give_back_one(&mut self, slot: Slot) {
+        match &mut self.recalls.taken {
+            Some(taken) => taken.push(slot),
+            None => self.state.records.give_back(slot),
+        }
     }
 
     /// Records that were read back have been handed over: their room is for the next ones.
@@ -342,6 +369,7 @@ impl Partition {
 impl Partition {
     /// Asserts that whoever waits for a record is known to.
     pub(crate) fn check_recalls(&self) {
+        self.check_recalls_of_groups();
         for (number, session) in self.state.sessions.iter() {
             let Some(live) = &session.lead.live else {
                 continue;

@@ -322,7 +322,7 @@ impl Partition {
                 // What is on its way out of the log is as good as under way: else those who lag would never get anything.
                 from.max(self.asked_to(stream))
             }
-            Owner::Group => queue.floor(),
+            Owner::Group => queue.floor().max(self.asked_to(stream)),
         };
         let mut passed = self
             .lead

@@ -7,9 +7,14 @@ mod facts;
 mod fronts;
 mod give;
 mod members;
+mod owing;
 mod parts;
 
-pub(crate) use self::parts::{Leaver, Parts};
+pub(crate) use self::{
+    give::end_of_group,
+    owing::Owing,
+    parts::{Leaver, Parts},
+};
 
 use courser_contract::{
     Epoch, FrontId, GroupRef, HomeRef, Join, JoinResult, LeaveCause, MemberConnection,

@@ -198,7 +198,7 @@ settings! {
         queue_bytes_max: ByteSize = ByteSize::mib(16), in ByteSize::kib(1)..=ByteSize::gib(1024), applies = AtOnce;
         /// How long a message may wait for a session, or in a shared group. Then it is dropped and counted, unless it is under way. "0s" is no limit.
         queue_age_max: Duration = Duration::ZERO, in Duration::ZERO..=36_500 * DAY, applies = AtOnce;
-        /// Bytes of waiting messages that may be in memory. Older ones are only in the log and are read back when they are wanted; those that were retained or wait in shared groups stay. 0, and at most: a quarter of `memory.max`.
+        /// Bytes of waiting messages that may be in memory. Older ones are only in the log and are read back when they are wanted; those that were retained stay. 0, and at most: a quarter of `memory.max`.
         hot_bytes: ByteSize = ByteSize::new(0), in ByteSize::new(0)..=ByteSize::gib(1024), applies = AtOnce;
         /// What happens to a message for a session that is full. Messages under way are never dropped.
         overflow: Overflow = Overflow::DropNewest, applies = AtOnce;

@@ -116,6 +116,8 @@ bank! {
     a_reader_that_does_not_hear_what_was_moved: OldPlaces,
     a_stream_that_passes_over_what_is_not_in_memory: SkipCold,
     messages_that_expire_early_because_they_are_not_in_memory: ColdExpiresEarly,
+    a_group_that_passes_over_what_is_not_in_memory: SharedSkipCold,
+    messages_of_a_member_that_left_that_are_not_read_again: ReturnedUnasked,
     requests_that_do_not_wait_for_each_other: RequestsAtOnce,
     a_queue_without_a_limit: QueueUnbounded,
     full_sessions_that_refuse_nobody: Unrefused,

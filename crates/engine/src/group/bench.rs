@@ -8,7 +8,7 @@ use courser_contract::{
     SharedStrategy, SubscriptionOptions, Uptake,
 };
 
-use super::{Dispatch, Group, Member, Message};
+use super::{Dispatch, Group, Look, Member, Message};
 
 const WINDOW: u16 = 64;
 
@@ -57,7 +57,7 @@ fn run(strategy: SharedStrategy, members: u64, messages: u64) -> f64 {
     while done < messages {
         end = messages.min(end + 100);
         let message = |seq: Seq| {
-            Some(Message {
+            Look::Here(Message {
                 topic_hash: seq.0.wrapping_mul(0x9E37_79B9_7F4A_7C15),
                 qos: QoS::AtLeastOnce,
             })

@@ -1,5 +1,9 @@
 //! The leader's half of a group: what each member has under way, and what goes to whom next.
 
+mod ahead;
+
+pub(crate) use self::ahead::Up;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use courser_contract::{FrontId, HomeRef, MemberConnection, OutcomeKind, QoS, Seq, Uptake};
@@ -22,6 +26,17 @@ pub(crate) struct Message {
     pub(crate) topic_hash: u64,
     /// Its QoS.
     pub(crate) qos: QoS,
+}
+
+/// What there is of a message that comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It is done, expired or gone.
+    Gone,
+    /// It is not in memory: nothing behind it goes out before it is there.
+    Absent,
+    /// It may be given out.
+    Here(Message),
 }
 
 /// A message with its receiver.
@@ -334,6 +349,21 @@ impl Dispatch {
         }
     }
 
+    /// A message that is under way is given up, since its bytes are lost. The member whose front is still asked for a packet id comes
+    /// back: it is not wanted.
+    pub(crate) fn give_up(&mut self, seq: Seq) -> Option<HomeRef> {
+        let &UnderWay { seat, qos, step } = self.under_way.get(seq)?;
+        let home = self.seats.get(seat).home;
+        self.end(seq, seat);
+        self.forget(seq);
+        let is_asked = step == Step::Asked;
+        if qos == QoS::ExactlyOnce && !is_asked {
+            self.news.finished.push((home, seq));
+        }
+        self.clear_away(seat);
+        is_asked.then_some(home)
+    }
+
     /// [`Fact::Attempts`] has committed: the next delivery may begin (M21).
     pub(crate) fn counted(&mut self, group: &Group, seq: Seq) {
         let attempts = self.attempts.get(&seq).copied().unwrap_or(0);
@@ -342,24 +372,30 @@ impl Dispatch {
         }
     }
 
-    /// The next message with its receiver: what came back first, then what was set aside, then new ones below `end`. The
-    /// caller looks messages up in the stream; none: that one is done, expired or gone. None as a whole: nobody has room, or
-    /// there is nothing to send.
+    /// The next message with its receiver: what was set aside first, then what came back, then new ones below `end`. The
+    /// caller looks messages up in the stream. None: nobody has room, there is nothing to send, or what comes next is not in memory.
     pub(crate) fn next(
         &mut self,
         group: &Group,
         end: Seq,
-        mut message: impl FnMut(Seq) -> Option<Message>,
+        mut message: impl FnMut(Seq) -> Look,
     ) -> Option<Assignment> {
         while self.seats.has_room() {
-            let (seq, only) = self.next_waiting(end)?;
-            let Some(wanting) = message(seq) else {
-                self.forget(seq);
-                continue;
+            let (seq, up) = self.next_waiting(end)?;
+            let wanting = match message(seq) {
+                Look::Here(wanting) => wanting,
+                Look::Gone => {
+                    self.forget(seq);
+                    continue;
+                }
+                Look::Absent => {
+                    self.put_back(seq, up);
+                    return None;
+                }
             };
-            let turn = match only {
-                Some(seat) => Turn::Seat(seat),
-                None => self.seats.turn(wanting.topic_hash, self.waiting(end)),
+            let turn = match up {
+                Up::Aside(seat) => Turn::Seat(seat),
+                Up::Returned | Up::New => self.seats.turn(wanting.topic_hash, self.waiting(end)),
             };
             match turn {
                 Turn::Seat(seat) => return Some(self.assign(group, seq, seat, wanting.qos)),
@@ -408,23 +444,23 @@ impl Dispatch {
         new.saturating_add(self.returned.len() + 1)
     }
 
-    /// Takes the next message out of where it waits, with the seat for which it was set aside.
-    fn next_waiting(&mut self, end: Seq) -> Option<(Seq, Option<SeatId>)> {
+    /// Takes the next message out of where it waits.
+    fn next_waiting(&mut self, end: Seq) -> Option<(Seq, Up)> {
         if self.aside > 0
             && let Some(seat) = self.seats.ready_with_aside()
             && let Some(seq) = self.seats.get_mut(seat).aside.pop_first()
         {
             self.aside -= 1;
-            return Some((seq, Some(seat)));
+            return Some((seq, Up::Aside(seat)));
         }
         if let Some(seq) = self.returned.pop_first() {
-            return Some((seq, None));
+            return Some((seq, Up::Returned));
         }
         while self.cursor < end {
             let seq = self.cursor;
             self.cursor = Seq(seq.0 + 1);
             if self.taken_up.is_empty() || !self.taken_up.remove(&seq) {
-                return Some((seq, None));
+                return Some((seq, Up::New));
             }
         }
         None

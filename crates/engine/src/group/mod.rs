@@ -23,7 +23,7 @@ use courser_contract::{Cut, HomeRef, Seq, SharedStrategy, SubscriptionOptions};
 
 #[cfg(test)]
 use self::dispatch::Assignment;
-pub(crate) use self::dispatch::{Dispatch, Message, News};
+pub(crate) use self::dispatch::{Dispatch, Look, Message, News, Up};
 pub(crate) use self::seats::Receiver;
 use crate::seq_table::SeqTable;
 

@@ -91,6 +91,8 @@ pub(super) struct Seats {
     run: (SeatId, usize),
     /// Candidates by the hashes that they own topics from: [`SharedStrategy::HashTopic`] only.
     ring: BTreeSet<(u64, SeatId)>,
+    /// Windows of all seats together.
+    windows: u64,
 }
 
 impl Seats {
@@ -109,7 +111,13 @@ impl Seats {
             sticky: None,
             run: (0, 0),
             ring: BTreeSet::new(),
+            windows: 0,
         }
+    }
+
+    /// Windows of all connections together.
+    pub(super) const fn windows(&self) -> u64 {
+        self.windows
     }
 
     pub(super) fn get(&self, seat: SeatId) -> &Seat {
@@ -184,6 +192,7 @@ impl Seats {
         let Some(gone) = self.seats[seat as usize].take() else {
             return;
         };
+        self.windows -= u64::from(gone.window);
         self.by_home.remove(&gone.home);
         self.free.push(seat);
         self.forget_favour(seat);
@@ -193,10 +202,13 @@ impl Seats {
     /// A connection came, or went.
     pub(super) fn connect(&mut self, seat: SeatId, connection: Option<MemberConnection>) {
         let before = self.priority_present(seat);
+        let window = connection.map_or(0, |it| u32::from(it.window));
         let place = self.get_mut(seat);
         place.front = connection.map(|it| it.front);
-        place.window = connection.map_or(0, |it| u32::from(it.window));
+        let window_before = std::mem::replace(&mut place.window, window);
         place.bytes_max = connection.map_or(u32::MAX, |it| it.delivery_bytes_max);
+        self.windows += u64::from(window);
+        self.windows -= u64::from(window_before);
         self.changed(seat, before);
     }
 
@@ -456,6 +468,8 @@ impl Seats {
         for (id, seat) in self.iter() {
             assert_eq!(self.seat_of(seat.home), Some(id), "a session has one seat");
         }
+        let windows = self.iter().map(|(_, seat)| u64::from(seat.window));
+        assert_eq!(windows.sum::<u64>(), self.windows, "windows are added up");
         assert_eq!(
             self.iter().count(),
             self.by_home.len(),

@@ -127,7 +127,10 @@ impl Bench {
         let end = Seq(self.stream.len() as u64);
         let (stream, done) = (&self.stream, &self.done);
         let assignment = self.dispatch.next(&self.group, end, |seq| {
-            (!done.contains(&seq)).then(|| Message {
+            if done.contains(&seq) {
+                return Look::Gone;
+            }
+            Look::Here(Message {
                 // Three topics.
                 topic_hash: seq.0 % 3,
                 qos: stream[seq.0 as usize],

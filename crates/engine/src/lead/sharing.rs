@@ -24,6 +24,8 @@ pub(crate) struct Sharing {
     pub(crate) parts: Parts,
     /// Facts about a group that are on their way into the entry.
     pub(crate) facts: Vec<Fact>,
+    /// Connections of members, over all groups.
+    pub(crate) fronts: usize,
 }
 
 /// A shared subscription that waits for its group.

@@ -44,7 +44,7 @@ pub(super) struct Cold {
 pub(crate) struct TakenIn {
     /// Records that are needed and that the log does not give.
     pub(crate) lost: usize,
-    /// Streams that had stopped at records of it.
+    /// Streams that had stopped at records of it, or at lost ones.
     pub(crate) streams: Vec<u64>,
 }
 
@@ -260,31 +260,35 @@ impl Records {
             if let Some(slot) = self.take_asked((want.index, want.byte)) {
                 if RecordRef::len_at(&recalled.bytes, *offset as usize) != want.len {
                     // No record of what a checkpoint has said.
-                    self.note_lost(slot);
-                    taken.lost += 1;
+                    self.note_lost(slot, &mut taken);
                     continue;
                 }
                 fills.push((slot, *offset, want.len));
-                if !self.cold.waiting.is_empty() {
-                    let streams = self.cold.waiting.remove(&slot);
-                    taken.streams.extend(streams.into_iter().flatten());
-                }
+                self.wake(slot, &mut taken);
             }
         }
         self.fill_recalled(&recalled.bytes, &mut fills, recalled.records.len());
         for &Need { index, byte } in &recalled.lost {
             if let Some(slot) = self.take_asked((index, byte)) {
-                self.note_lost(slot);
-                taken.lost += 1;
+                self.note_lost(slot, &mut taken);
             }
         }
         taken
     }
 
-    /// The log does not give a record.
-    fn note_lost(&mut self, slot: u32) {
+    /// Nobody waits for a record any more.
+    fn wake(&mut self, slot: u32, taken: &mut TakenIn) {
+        if !self.cold.waiting.is_empty() {
+            let streams = self.cold.waiting.remove(&slot);
+            taken.streams.extend(streams.into_iter().flatten());
+        }
+    }
+
+    /// The log does not give a record. Its streams stop there, but for what a member of a group has behind it already.
+    fn note_lost(&mut self, slot: u32, taken: &mut TakenIn) {
         self.rows.get_mut(slot).block = LOST;
-        self.cold.waiting.remove(&slot);
+        self.wake(slot, taken);
+        taken.lost += 1;
         self.note_tombstones(1);
         self.cold.unread.insert(slot, self.lost_ever);
     }

@@ -1,12 +1,11 @@
 //! What entries say of a group's messages, and what follows once they are applied.
 
-use courser_contract::{PartitionEffects, QoS, Seq, Source, ToFront};
+use courser_contract::{PartitionEffects, Seq, Source, ToFront};
 
-use super::give::Given;
 use crate::{
     Partition,
     entry::{Fate, Haste, OutcomeFact, Rare},
-    group::{Fact, Receiver},
+    group::Fact,
     lead::After,
     state::SharedGroup,
 };
@@ -83,29 +82,16 @@ impl Partition {
                     };
                     fx.send_front(front, message);
                 }
+                if !lead.owing.is_empty() {
+                    // What waits for its record may be this one, of which only the rest is needed.
+                    self.pump_group(number, fx);
+                }
             }
-            Fact::Assigned {
-                seq,
-                member,
-                packet_id,
-            } => {
-                if let Some(&front) = lead.fronts.get(&member)
+            Fact::Assigned { seq, member, .. } => {
+                if lead.fronts.contains_key(&member)
                     && group.owed(seq).is_some_and(|owed| owed.member == member)
                 {
-                    let receiver = group.member(member).map(|&asked| Receiver {
-                        home: member,
-                        front,
-                        member: asked,
-                    });
-                    let given = Given {
-                        seq,
-                        receiver,
-                        front,
-                        qos: QoS::ExactlyOnce,
-                        packet_id,
-                        duplicate: false,
-                    };
-                    self.deliver_shared(number, &given, fx);
+                    self.send_assigned(number, (member, seq), fx);
                 }
             }
             Fact::Attempts { seq, .. } => {

@@ -1,17 +1,13 @@
 //! Connections of a group's members: what is owed to them, and what they say (M31).
 
 use courser_contract::{
-    Dropped, FrontId, HomeRef, MemberConnection, OutcomeKind, PartitionEffects, QoS, Seq, Source,
-    ToFront, Uptake,
+    Dropped, FrontId, HomeRef, MemberConnection, OutcomeKind, PartitionEffects, Seq, Uptake,
 };
 
-use super::give::Given;
 use crate::{
     Partition,
-    group::{Receiver, Stage},
     lead::After,
-    session::group_name,
-    state::SharedGroup,
+    state::{GroupLead, SharedGroup},
 };
 
 impl Partition {
@@ -42,13 +38,10 @@ impl Partition {
         }
         let mut facts = Vec::new();
         if before.is_some() {
-            lead.fronts.remove(&member);
             dispatch.detached(group, member, &mut facts);
         }
         let unsure = group.owed_to(member).next().is_some() || dispatch.has_begun(member);
-        if let Some(connection) = front {
-            lead.fronts.insert(member, connection.front);
-        }
+        self.set_front(number, member, front.map(|connection| connection.front));
         self.write_group_facts(number, &facts);
         if let Some(front) = front {
             self.owe(number, member, front, unsure, fx);
@@ -56,6 +49,21 @@ impl Partition {
         self.pump_group(number, fx);
         self.tell_group_news(number, fx);
         self.end_group_if_over(number);
+    }
+
+    /// A member has this connection, or none any more: what comes out of the log for another one is not for it.
+    pub(super) fn set_front(&mut self, number: u64, member: HomeRef, front: Option<FrontId>) {
+        let Some(group) = self.state.groups.get_mut(number) else {
+            return;
+        };
+        let GroupLead { fronts, owing, .. } = &mut group.lead;
+        owing.remove(&member);
+        let before = match front {
+            Some(front) => fronts.insert(member, front),
+            None => fronts.remove(&member),
+        };
+        self.lead.sharing.fronts += usize::from(front.is_some());
+        self.lead.sharing.fronts -= usize::from(before.is_some());
     }
 
     /// What is owed to a connection is known once all is applied that was proposed before it came; nothing new is given to it
@@ -82,33 +90,6 @@ impl Partition {
         self.after_all(after, fx);
     }
 
-    /// Sends again what a member is owed, and says that this was all (M31).
-    pub(crate) fn group_owed(
-        &mut self,
-        number: u64,
-        member: HomeRef,
-        connection: MemberConnection,
-        fx: &mut impl PartitionEffects,
-    ) {
-        let front = connection.front;
-        let Some(owing) = self.state.groups.get(number) else {
-            return;
-        };
-        if owing.lead.fronts.get(&member) != Some(&front) {
-            return;
-        }
-        let name = group_name(owing.group.share(), owing.group.filter());
-        self.send_owed(number, member, front, fx);
-        let group = self.group_ref(number);
-        fx.send_front(front, ToFront::Owed { group, name });
-        if let Some(owing) = self.state.groups.get_mut(number)
-            && let Some(dispatch) = &mut owing.lead.dispatch
-        {
-            dispatch.attached(member, connection);
-        }
-        self.pump_group(number, fx);
-    }
-
     /// A member's front has chosen a packet id: once that is committed, the PUBLISH leaves (M31).
     pub(crate) fn group_named(
         &mut self,
@@ -125,47 +106,6 @@ impl Partition {
             dispatch.named(member, seq, packet_id, &mut facts);
         }
         self.write_group_facts(number, &facts);
-    }
-
-    /// What a member has of QoS 2 from before comes first, in order (v5 [MQTT-4.8.2-4]).
-    fn send_owed(
-        &self,
-        number: u64,
-        member: HomeRef,
-        front: FrontId,
-        fx: &mut impl PartitionEffects,
-    ) {
-        let Some(group) = self.state.groups.get(number) else {
-            return;
-        };
-        for (seq, owed) in group.group.owed_to(member) {
-            let source = Source::Group(self.group_ref(number));
-            match owed.stage {
-                Stage::Received => {
-                    let message = ToFront::Release {
-                        source,
-                        seq,
-                        packet_id: owed.packet_id,
-                    };
-                    fx.send_front(front, message);
-                }
-                Stage::Assigned => {
-                    let given = Given {
-                        seq,
-                        receiver: group.group.member(member).map(|&member_of| Receiver {
-                            home: member,
-                            front,
-                            member: member_of,
-                        }),
-                        front,
-                        qos: QoS::ExactlyOnce,
-                        packet_id: owed.packet_id,
-                        duplicate: true,
-                    };
-                    self.deliver_shared(number, &given, fx);
-                }
-            }
-        }
     }
 
     /// What a member's front says of deliveries.

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use courser_contract::{
-    DeliverFlags, DeliverTo, Delivery, FrontId, GroupRef, PartitionEffects, QoS, RecordView, Seq,
-    SharedStrategy, Source, ToFront,
+    DeliverFlags, DeliverTo, Delivery, FrontId, GroupRef, PartitionEffects, QoS, RecordRef,
+    RecordView, Seq, SharedStrategy, Source, ToFront,
 };
 
 use crate::{
-    Partition,
-    group::{Message, Receiver},
+    Partition, PlantedPartition,
+    group::{Look, Message, Receiver},
     look,
     lost::Unlost,
-    record::Records,
+    record::{Records, Slot},
     state::SharedGroup,
-    stream::Stream,
+    stream::{Reference, Stream},
 };
 
 /// Messages of one group that are given out in one call; the rest is due at once.
@@ -28,21 +28,47 @@ fn topic_hash<'a>(strategy: SharedStrategy, topic: impl FnOnce() -> &'a str) -> 
 }
 
 impl Partition {
-    /// Gives out what waits, as far as members have room.
+    /// Gives out what waits, as far as members have room and it is in memory.
     pub(crate) fn pump_group(&mut self, number: u64, fx: &mut impl PartitionEffects) {
         // An entry may ask for it more than once.
         if self.lead.streams.later.contains(&number) {
             return;
         }
-        let at = self.group_ref(number);
         // What came back from a member may be dropped again.
         self.lead.streams.passed.remove(&number);
-        let Some(shared) = self.state.groups.get_mut(number) else {
+        let Some(shared) = self.state.groups.get(number) else {
             return;
         };
-        if shared.group.is_mute() {
+        let is_mute = shared.group.is_mute();
+        if !shared.lead.owing.is_empty() {
+            self.send_owing(number, fx);
+        }
+        if is_mute {
             return self.pass_on_waiting(number, fx);
         }
+        let used = self.give_out(number, fx);
+        if !used.given.is_empty() {
+            self.give_back(used.given);
+        }
+        if !used.aside.is_empty() && self.is_room_scarce() {
+            self.give_back(used.aside);
+        }
+        if self.state.records.tombstones() > 0 {
+            self.try_group_again(number);
+        }
+        if self.state.records.cold() > 0 {
+            self.look_ahead_of_group(number);
+        }
+    }
+
+    /// The same without what follows from it.
+    fn give_out(&mut self, number: u64, fx: &mut impl PartitionEffects) -> Used {
+        let mut used = Used::default();
+        let at = self.group_ref(number);
+        let skips = self.is_planted(PlantedPartition::SharedColdSkipped);
+        let Some(shared) = self.state.groups.get_mut(number) else {
+            return used;
+        };
         let SharedGroup {
             group,
             stream,
@@ -50,27 +76,48 @@ impl Partition {
             ..
         } = &mut **shared;
         let Some(dispatch) = &mut lead.dispatch else {
-            return;
+            return used;
         };
-        let unlost = &mut lead.unlost;
         let records = &self.state.records;
         let doomed = &self.lead.streams.doomed;
+        let unlost = &mut lead.unlost;
         let end = Seq(end_of_group(number, (stream, records), unlost, doomed));
         let strategy = group.strategy();
         let mut topic = "";
         for _ in 0..GIVEN_MAX {
+            let mut last: Option<Seen<'_>> = None;
             let assignment = dispatch.next(group, end, |seq| {
-                let reference = stream.get(seq.0)?;
+                let Some(reference) = stream.get(seq.0) else {
+                    return Look::Gone;
+                };
                 if !doomed.is_empty() && doomed.contains(&(number, seq.0)) {
-                    return None;
+                    return Look::Gone;
                 }
-                Some(Message {
-                    topic_hash: topic_hash(strategy, || records.view(reference.slot).topic),
+                let found = records.find(reference.slot);
+                let found = found.filter(|_| !records.is_tombstone(reference.slot));
+                let Some((record, is_recalled)) = found else {
+                    return match skips {
+                        true => Look::Gone,
+                        false => Look::Absent,
+                    };
+                };
+                let seen = Seen {
+                    reference,
+                    record,
+                    is_recalled,
+                };
+                if let Some(before) = last.replace(seen)
+                    && before.is_recalled
+                {
+                    used.aside.push(before.reference.slot);
+                }
+                Look::Here(Message {
+                    topic_hash: topic_hash(strategy, || record.view().topic),
                     qos: look::qos(reference.look),
                 })
             });
-            let Some(assignment) = assignment else {
-                return;
+            let (Some(assignment), Some(seen)) = (assignment, last) else {
+                return used;
             };
             // Whoever had it before, this is another PUBLISH with a packet id of its own.
             let given = Given {
@@ -85,7 +132,11 @@ impl Partition {
                 // At QoS 0 as well a member has only as much at once as its connection takes: nothing of what waits is given to one that
                 // would drop it.
                 QoS::AtMostOnce | QoS::AtLeastOnce => {
-                    topic = deliver_given((stream, records), at, &given, topic, fx);
+                    let message = (seen.reference.look, seen.record);
+                    topic = deliver_given(message, at, &given, topic, fx);
+                    if seen.is_recalled {
+                        used.given.push(seen.reference.slot);
+                    }
                 }
                 // Whose it is, under which packet id, must be committed before the PUBLISH leaves (M31).
                 QoS::ExactlyOnce => {
@@ -95,18 +146,7 @@ impl Partition {
             }
         }
         self.lead.streams.later.push(number);
-    }
-
-    pub(super) fn deliver_shared(
-        &self,
-        number: u64,
-        given: &Given,
-        fx: &mut impl PartitionEffects,
-    ) {
-        if let Some(group) = self.state.groups.get(number) {
-            let from = (&group.stream, &self.state.records);
-            deliver_given(from, self.group_ref(number), given, "", fx);
-        }
+        used
     }
 
     /// The member for a message that is not stored.
@@ -128,8 +168,25 @@ impl Partition {
     }
 }
 
+/// Records that were read back.
+#[derive(Default)]
+struct Used {
+    /// They have been handed over.
+    given: Vec<Slot>,
+    /// Their members have no room.
+    aside: Vec<Slot>,
+}
+
+/// The message that was looked at last.
+#[derive(Clone, Copy)]
+struct Seen<'a> {
+    reference: Reference,
+    record: RecordRef<'a>,
+    is_recalled: bool,
+}
+
 /// Where a group's stream ends for now: at its end, or at the first message whose bytes are lost.
-fn end_of_group(
+pub(crate) fn end_of_group(
     number: u64,
     (stream, records): (&Stream, &Records),
     unlost: &mut Unlost,
@@ -148,21 +205,15 @@ fn end_of_group(
     lost.unwrap_or(stream.next())
 }
 
-/// Delivers a message of a group and returns its topic, which the next one's is likely to be as well.
-fn deliver_given<'a>(
-    (stream, records): (&Stream, &'a Records),
+/// Delivers a message of a group, by its look, and returns its topic, which the next one's is likely to be as well.
+#[inline]
+pub(super) fn deliver_given<'a>(
+    (look, record): (u32, RecordRef<'a>),
     group: GroupRef,
     given: &Given,
     topic: &'a str,
     fx: &mut impl PartitionEffects,
 ) -> &'a str {
-    let Some(reference) = stream.get(given.seq.0) else {
-        return topic;
-    };
-    if records.is_tombstone(reference.slot) {
-        return topic;
-    }
-    let record = records.get(reference.slot);
     let asked = given.receiver.map(|receiver| receiver.member);
     let keep = asked.is_some_and(|asked| asked.options.retain_as_published);
     let source = Source::Group(group);
@@ -172,7 +223,7 @@ fn deliver_given<'a>(
         packet_id: given.packet_id,
         qos: given.qos,
         flags: DeliverFlags {
-            retain: keep && look::retain(reference.look),
+            retain: keep && look::retain(look),
             duplicate: given.duplicate,
             shared: true,
         },

@@ -102,8 +102,14 @@ impl Partition {
         };
         group.lead.joining = group.lead.joining.saturating_sub(1);
         let departed = group.lead.departed.remove(&join.member);
+        let dispatch = group.lead.dispatch.as_ref();
+        let had_gone = dispatch.is_some_and(|dispatch| !dispatch.knows(join.member));
         group.joined(join.member);
         let expects = group.group.is_mute();
+        if had_gone {
+            // It had left with nothing: its seat is a new one, without a connection until its home tells of it.
+            self.set_front(number, join.member, None);
+        }
         if let Some(request) = departed {
             left(join.member, request, None, fx);
         }
@@ -245,8 +251,8 @@ impl Partition {
             }
             match why {
                 Leave::SessionEnded => {
-                    group.lead.fronts.remove(&member);
                     group.lead.departed.remove(&member);
+                    self.set_front(number, member, None);
                 }
                 Leave::Unsubscribed if group.has_something_of(member) => {
                     let earlier = group.lead.departed.insert(member, request);
@@ -255,9 +261,7 @@ impl Partition {
                         left(member, request, None, fx);
                     }
                 }
-                Leave::Unsubscribed => {
-                    group.lead.fronts.remove(&member);
-                }
+                Leave::Unsubscribed => self.set_front(number, member, None),
             }
         }
         self.write_group_facts(number, &facts);
@@ -271,7 +275,7 @@ impl Partition {
     /// What has come to its end is committed: packet ids are free (M31), and homes hear of sessions that are done with (M35).
     pub(crate) fn group_news(&mut self, number: u64, news: &News, fx: &mut impl PartitionEffects) {
         let group_ref = self.group_ref(number);
-        let Some(group) = self.state.groups.get_mut(number) else {
+        let Some(group) = self.state.groups.get(number) else {
             return;
         };
         for &(member, seq) in &news.finished {
@@ -281,14 +285,17 @@ impl Partition {
             }
         }
         for &member in &news.cleared {
+            let Some(group) = self.state.groups.get_mut(number) else {
+                return;
+            };
             let again = group.lead.dispatch.as_ref();
             if again.is_some_and(|dispatch| dispatch.knows(member)) {
                 continue;
             }
-            group.lead.fronts.remove(&member);
             if let Some(request) = group.lead.departed.remove(&member) {
                 left(member, request, None, fx);
             }
+            self.set_front(number, member, None);
         }
         self.end_group_if_over(number);
     }
@@ -378,10 +385,6 @@ impl SharedGroup {
             self.begin();
         }
         if let Some(dispatch) = &mut self.lead.dispatch {
-            if !dispatch.knows(member) {
-                // It had left with nothing: its seat is a new one, without a connection until its home tells of it.
-                self.lead.fronts.remove(&member);
-            }
             dispatch.joined(&self.group, member);
         }
     }

@@ -188,7 +188,6 @@ impl State {
                 let Some(group) = self.groups.get_mut(number) else {
                     return false;
                 };
-                self.records.pin(slot);
                 let look = self.looks.make(qos, retain, None);
                 let reference = Reference { slot, look };
                 stored.seq = group.stream.push(reference, bytes, &mut self.spare);

@@ -17,6 +17,7 @@ use crate::{
     l2::{Entry, FilterChange},
     lost::Unlost,
     session::Reserved,
+    share::Owing,
     stream::Stream,
 };
 
@@ -39,7 +40,10 @@ pub(crate) struct GroupLead {
     pub(crate) reserved: Reserved,
     /// How far its stream is known to have nothing that is lost.
     pub(crate) unlost: Unlost,
+    /// Connections of members; set by [`Partition::set_front`](crate::Partition::set_front).
     pub(crate) fronts: BTreeMap<HomeRef, FrontId>,
+    /// Those of them for which messages come out of the log that are theirs already.
+    pub(crate) owing: BTreeMap<HomeRef, Owing>,
     /// Its end is proposed.
     pub(crate) ending: bool,
     /// Joins that are proposed.
@@ -193,6 +197,7 @@ impl State {
         });
         stream.forget_bytes(forgotten);
         stream.settle(&mut self.spare);
+        sink.settled_shared(number, lead);
     }
 
     pub(super) fn apply_shared_outcome(&mut self, outcome: &OutcomeFact, sink: &mut impl Sink) {
@@ -201,9 +206,10 @@ impl State {
         self.end_shared(number, range, sink);
     }
 
-    pub(super) fn end_group(&mut self, number: u64) {
+    /// Returns how many connections of members it had.
+    pub(super) fn end_group(&mut self, number: u64) -> usize {
         let Some(mut gone) = self.groups.remove(number) else {
-            return;
+            return 0;
         };
         let name = (gone.group.share().into(), gone.group.filter().into());
         if self.by_share.get(&name) == Some(&number) {
@@ -211,9 +217,11 @@ impl State {
         }
         self.unmatch_group(gone.group.filter(), number);
         let chunks = self.drain_stream(number, &mut gone.stream);
+        let fronts = gone.lead.fronts.len();
         if let Some(saving) = &mut self.saving {
             saving.keep_group(number, gone, chunks);
         }
+        fronts
     }
 
     fn unmatch_group(&mut self, filter: &str, number: u64) {

@@ -135,6 +135,11 @@ pub(crate) trait Sink {
         let _ = (reserved, stream, seq, bytes);
     }
 
+    /// Outcomes of a group were applied.
+    fn settled_shared(&mut self, number: u64, lead: &GroupLead) {
+        let _ = (number, lead);
+    }
+
     /// A reference was put into a group's stream.
     fn stored_shared(&mut self, number: u64, group: &mut SharedGroup, stored: &Stored) {
         let _ = (number, group, stored);
@@ -175,9 +180,9 @@ pub(crate) trait Sink {
         let _ = session;
     }
 
-    /// The same of a group.
-    fn group_ended(&mut self, number: u64) {
-        let _ = number;
+    /// The same of a group, which had so many connections of members.
+    fn group_ended(&mut self, number: u64, fronts: usize) {
+        let _ = (number, fronts);
     }
 }
 

@@ -7,7 +7,7 @@ use super::{IndexChanged, Sink, State};
 use crate::{
     checkpoint::Saved,
     entry::AttachFact,
-    ids,
+    ids::{self, Owner},
     l2::{Entry, FilterChange},
     session::{Scan, Session, Subscribed, Subscriptions},
     stream::Stream,
@@ -18,6 +18,17 @@ impl State {
     pub(crate) fn has_live(&self, session: u64) -> bool {
         let session = self.sessions.get(session);
         session.is_some_and(|session| session.lead.live.is_some())
+    }
+
+    /// Whether somebody is there who takes from a stream: its session, or a member of its group.
+    pub(crate) fn is_taken_from(&self, stream: u64) -> bool {
+        match ids::owner(stream) {
+            Owner::Session => self.has_live(stream),
+            Owner::Group => {
+                let group = self.groups.get(stream);
+                group.is_some_and(|group| !group.lead.fronts.is_empty())
+            }
+        }
     }
 
     pub(super) fn open_session(&mut self, uid: SessionUid, client_id: &str, attach: &AttachFact) {

@@ -7,7 +7,7 @@ use crate::checkpoints::whole;
 use crate::people::durable;
 use crate::world::{Acks, DURABLE, OTHER, Options, Recalling, World, to};
 
-const COUNT: usize = 40;
+pub(crate) const COUNT: usize = 40;
 
 pub(crate) fn numbers(range: std::ops::Range<usize>) -> Vec<String> {
     range.map(|number| number.to_string()).collect()
@@ -94,17 +94,11 @@ fn a_stream_waits_for_its_record_and_passes_nothing_by() {
 fn what_may_be_needed_without_warning_stays_in_memory() {
     let mut world = World::with_hot(Limits::default(), 0);
     let a = away(&mut world, "a", "t/#");
-    let g = durable(&mut world, "g");
-    let mut shared = to("shared", QoS::AtLeastOnce);
-    shared.share = Some("g".into());
-    world.subscribe(g, shared);
-    world.detach(g, DetachCause::Lost);
     world.send("t/plain", "goes", QoS::AtLeastOnce);
     world.settle();
     let gone = cold(&world);
     assert_eq!(gone, 1);
     world.retain("t/retained", "x", QoS::AtLeastOnce);
-    world.send("shared", "x", QoS::AtLeastOnce);
     world.settle();
     let kept: usize = [DURABLE, OTHER]
         .map(|id| world.nodes[&id].partition.records_in_memory().count())

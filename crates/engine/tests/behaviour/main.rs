@@ -6,6 +6,7 @@ mod authors;
 mod checkpoints;
 mod cold;
 mod cold_expiry;
+mod cold_groups;
 mod forwards;
 mod incoming_qos2;
 mod leading;

@@ -1,7 +1,7 @@
 //! Random lives of sessions against a simple oracle: what was acknowledged arrives, in order, QoS 2 once, whatever commits late,
 //! whoever leads, and however often connections end; what expires may be missing once its time is over, and not before.
 
-use courser_contract::{DetachCause, Publish, QoS, WallMs};
+use courser_contract::{DetachCause, Publish, QoS, SharedStrategy, WallMs};
 use courser_engine::Limits;
 use proptest::prelude::*;
 
@@ -105,8 +105,12 @@ struct Run {
 }
 
 /// The two whose messages are counted: filters overlap, so that merged subscriptions are tried as well.
-fn begin(hot_bytes: u64) -> Run {
-    let mut world = World::with_hot(Limits::default(), hot_bytes);
+fn begin(hot_bytes: u64, shared_strategy: SharedStrategy) -> Run {
+    let limits = Limits {
+        shared_strategy,
+        ..Limits::default()
+    };
+    let mut world = World::with_hot(limits, hot_bytes);
     for name in ["one", "two"] {
         let at = world.client(name);
         world.attach(at, Options::durable());
@@ -344,9 +348,15 @@ proptest! {
     #[test]
     fn what_is_acknowledged_arrives_in_order_and_qos2_once(
         hot_bytes in prop_oneof![Just(0), Just(300), Just(u64::MAX)],
+        strategy in prop_oneof![
+            Just(SharedStrategy::RoundRobin),
+            Just(SharedStrategy::Sticky),
+            Just(SharedStrategy::HashTopic),
+            Just(SharedStrategy::LeastOutstanding),
+        ],
         steps in prop::collection::vec(step(), 1..120),
     ) {
-        let mut run = begin(hot_bytes);
+        let mut run = begin(hot_bytes, strategy);
         for step in &steps {
             run.step(step);
         }

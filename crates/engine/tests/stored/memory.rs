@@ -70,10 +70,13 @@ fn a_stored_message_takes_little_beside_its_record_m17() {
     }
 }
 
-/// The same for those of which only the names are in memory, for a thousand sessions in turn. Each expires so many milliseconds after it was sent, if it
-/// does; a hundred are sent in a second.
-fn each_that_is_only_in_the_log(life: impl Fn(u64) -> Option<u64>) -> f64 {
-    const SESSIONS: u32 = 1_000;
+/// Bytes for each of many messages that wait in turn in so many streams, when next to nothing of them may be in memory, and those of its row. Each
+/// expires so many milliseconds after it was sent, if it does; a hundred are sent in a second.
+fn each_in_the_log(
+    streams: u32,
+    open: impl Fn(&mut Setup, u32),
+    life: impl Fn(u64) -> Option<u64>,
+) -> (f64, f64) {
     const COUNT: u64 = 256_000;
     let mut setup = Setup::new(Class::Durable, None);
     let limits = Limits {
@@ -81,11 +84,11 @@ fn each_that_is_only_in_the_log(life: impl Fn(u64) -> Option<u64>) -> f64 {
         ..Limits::default()
     };
     setup.partition.set_limits(limits);
-    for number in 0..SESSIONS {
-        setup.open(number, AttachStage::Claim, 3_600, None);
+    for number in 0..streams {
+        open(&mut setup, number);
     }
     let before = live_bytes();
-    let topics: Vec<String> = (0..SESSIONS)
+    let topics: Vec<String> = (0..streams)
         .map(|number| format!("device/{number:08}/commands"))
         .collect();
     let mut topics = topics.iter().cycle();
@@ -100,26 +103,42 @@ fn each_that_is_only_in_the_log(life: impl Fn(u64) -> Option<u64>) -> f64 {
     let counts = setup.partition.counts();
     assert_eq!((counts.queued_messages, counts.records), (COUNT, COUNT));
     assert!(counts.cold_records > COUNT * 99 / 100);
-    let each = (live_bytes() - before) as f64 / COUNT as f64;
-    eprintln!(
-        "a message that is only in the log: {each:.1} bytes, {:.1} of them its row",
-        counts.row_bytes as f64 / COUNT as f64
-    );
-    each
+    let bytes = (live_bytes() - before) as f64;
+    (bytes / COUNT as f64, counts.row_bytes as f64 / COUNT as f64)
+}
+
+/// The same for a thousand sessions in turn.
+fn each_of_sessions(life: impl Fn(u64) -> Option<u64>) -> (f64, f64) {
+    let open = |setup: &mut Setup, number| {
+        setup.open(number, AttachStage::Claim, 3_600, None);
+    };
+    each_in_the_log(1_000, open, life)
 }
 
 #[test]
 fn a_message_that_is_only_in_the_log_takes_less_m17() {
-    let each = each_that_is_only_in_the_log(|_| None);
+    let (each, row) = each_of_sessions(|_| None);
+    eprintln!("a message that is only in the log: {each:.1} bytes, {row:.1} of them its row");
+    assert!(each <= 10.0, "{each} bytes");
+}
+
+/// And for ten shared groups whose members are away.
+#[test]
+fn a_message_of_a_group_that_is_only_in_the_log_takes_as_little_m17() {
+    let open = |setup: &mut Setup, number: u32| {
+        setup.open_group("share", &format!("device/{number:08}/commands"));
+    };
+    let (each, row) = each_in_the_log(10, open, |_| None);
+    eprintln!("a message of a group that is only in the log: {each:.1} bytes, {row:.1} its row");
     assert!(each <= 10.0, "{each} bytes");
 }
 
 /// Of each page the moments are kept as far as they differ: within ten seconds if all are as long, within a week if they are any.
 #[test]
 fn a_message_that_expires_takes_little_more_in_the_log_m17() {
-    let none = each_that_is_only_in_the_log(|_| None);
-    let same = each_that_is_only_in_the_log(|_| Some(86_400_000));
-    let week = each_that_is_only_in_the_log(|at| Some(3_600_000 + at * 7_919_377 % 604_800_000));
+    let none = each_of_sessions(|_| None).0;
+    let same = each_of_sessions(|_| Some(86_400_000)).0;
+    let week = each_of_sessions(|at| Some(3_600_000 + at * 7_919_377 % 604_800_000)).0;
     eprintln!(
         "a message that is only in the log: {none:.2} bytes, {same:.2} with an expiry, {week:.2} with any within a week"
     );

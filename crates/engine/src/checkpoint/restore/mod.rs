@@ -290,15 +290,11 @@ fn next_unit(bytes: &[u8]) -> Option<(u8, &[u8])> {
 fn each_pinned(state: &mut State, mut pin: impl FnMut(Slot, &mut Records)) {
     let State {
         records,
-        groups,
         retained,
         outboxes,
         ..
     } = state;
     let mut pin = |number| pin(number, records);
-    for (_, group) in groups.iter() {
-        group.stream.iter().for_each(|(_, it)| pin(it.slot));
-    }
     retained.records().for_each(&mut pin);
     outboxes.for_each_item(|item| pin(item.slot));
 }

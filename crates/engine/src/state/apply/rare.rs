@@ -160,8 +160,8 @@ impl State {
                 ended,
             } => self.leave_group(*group, *member, *ended, sink),
             Rare::GroupEnded { group } => {
-                self.end_group(*group);
-                sink.group_ended(*group);
+                let fronts = self.end_group(*group);
+                sink.group_ended(*group, fronts);
             }
             Rare::GroupInherits { group, cut } => self.inherit_group(*group, *cut),
             Rare::GroupTook {

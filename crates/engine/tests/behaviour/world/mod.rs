@@ -393,9 +393,13 @@ impl World {
                 if self.recalling == Recalling::Held || !self.is_starved() || waited == 2 {
                     return;
                 }
-                // What was read back for those who do not take it goes again. Who waits for longer is nobody any more.
+                // What was read back for those who do not take it goes again, and is read for others, within the turn. Who waits for longer is
+                // nobody any more.
                 self.pass_time(100);
-                waited += 1;
+                waited = match self.activity() == before {
+                    true => waited + 1,
+                    false => 0,
+                };
             } else {
                 waited = 0;
             }

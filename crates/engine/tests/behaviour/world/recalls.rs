@@ -15,7 +15,7 @@ pub(crate) enum Recalling {
     Held,
 }
 
-/// Streams that wait for records, as a log's reader keeps them.
+/// Streams that wait for records, as a log's reader keeps them: each in the order of the log.
 #[derive(Default)]
 pub(crate) struct Reader {
     streams: BTreeMap<u64, VecDeque<Want>>,
@@ -34,6 +34,8 @@ impl Reader {
             );
             let stream = self.streams.entry(wants.stream).or_default();
             stream.extend(wants.wants);
+            let wants = stream.make_contiguous();
+            wants.sort_by_key(|want| (want.index, want.byte));
         }
     }
 
