@@ -104,7 +104,7 @@ fn what_may_be_needed_without_warning_stays_in_memory() {
         .map(|id| world.nodes[&id].partition.records_in_memory().count())
         .iter()
         .sum();
-    assert!(kept >= 2, "{kept} stay");
+    assert!(kept >= 1, "the retained one stays");
     assert!(
         cold(&world) <= gone + 1,
         "the retained one may be stored twice"
