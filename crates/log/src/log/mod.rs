@@ -138,7 +138,7 @@ pub(crate) struct Segment {
     pub(crate) bytes: u64,
     /// Damage of which nobody knows yet whom it concerns: bits of partitions.
     pub(crate) in_doubt: u64,
-    /// Something of it was found damaged since the log was opened: it gets no summary.
+    /// Something of it was found damaged: it gets no summary, and its file is not used again.
     pub(crate) is_damaged: bool,
     /// Entries of which it has kept records.
     pub(crate) kept: BTreeMap<PartitionId, Arc<KeptEntries>>,

@@ -317,8 +317,12 @@ impl<D: Disk> Log<D> {
             self.unsummed.remove(number);
             let was_moved = segment.as_ref().is_some_and(|it| it.moved.is_some());
             self.counts.cleaned += u64::from(was_moved);
+            // Of a file with blocks that cannot be read, a start could not tell where the log ends.
+            let is_sound = segment.as_ref().is_some_and(|it| !it.is_damaged);
             match segment.map_or(0, |segment| segment.bytes) {
-                bytes if bytes == self.config.segment_bytes() => self.free.push_back(*number),
+                bytes if bytes == self.config.segment_bytes() && is_sound => {
+                    self.free.push_back(*number);
+                }
                 bytes => self.unwanted.push(Unwanted {
                     segment: *number,
                     bytes,

@@ -337,6 +337,7 @@ impl Picture {
     pub(super) fn lose(&mut self, segment: SegmentNumber, last: BatchNumber) {
         let segment = self.segments.entry(segment).or_default();
         segment.lost = segment.lost.max(last);
+        segment.is_damaged = true;
     }
 
     /// Where batches are lost, and bits of the partitions that may have lost something there.

@@ -11,8 +11,8 @@ use courser_log::inspect::{
 };
 use courser_log::testing::MemDisk;
 use courser_log::{
-    Batch, CheckpointAt, Disk, HeldSegment, LiveEntries, Log, LogConfig, Manifests, NodeIdentity,
-    Push, Record, SegmentNumber, StartId,
+    Batch, CheckpointAt, Disk, DiskFile, HeldSegment, LiveEntries, Log, LogConfig, Manifests,
+    NodeIdentity, Push, Record, SegmentNumber, StartId,
 };
 
 const NODE: NodeIdentity = NodeIdentity(7);
@@ -79,6 +79,31 @@ fn segments_that_are_held_are_not_used_again() {
         "all but the one that was written"
     );
     log.check();
+}
+
+/// Its blocks may be such that cannot be read. Of those that nothing is written over nobody could say what stands there: the next start was refused.
+#[test]
+fn d7_a_segment_that_was_found_damaged_is_not_used_again() {
+    let disk = MemDisk::new();
+    let mut log = open(&disk);
+    write(&mut log, 1..=60);
+    let damaged = log.held_segments()[0].segment;
+    let end = (64 << 10) - 1;
+    disk.make_unreadable(&damaged.file_name(), end - 4_095, end);
+    log.note_damaged(damaged);
+    assert!(checkpoint(&mut log, 60) > 1, "it is not needed any more");
+    write(&mut log, 61..=150);
+    while let Some(job) = log.prepare() {
+        log.prepared(job.run()).expect("the disk is right");
+    }
+    assert!(log.counts().recycled > 1, "others are");
+    for name in disk.names() {
+        let file = disk.open(&name).expect("it is there");
+        let mut bytes = vec![0; file.len().expect("known") as usize];
+        file.read_at(&mut bytes, 0).expect(&name);
+    }
+    drop(log);
+    open_with(&disk.kill(), 2, 64 << 10).check();
 }
 
 /// All segments of a log of 60 entries, with the file of each.
