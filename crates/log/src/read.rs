@@ -67,7 +67,10 @@ impl<D: Disk> EntryReader<D> {
         let partition = self.partition;
         match self.places.find(index) {
             None => Err(ReadError::Unknown { partition, index }),
-            Some(Found::From(place)) => self.search(place, index),
+            Some(Found::From(place)) => {
+                let found = self.search(place, index);
+                self.unless_in_vain(found)
+            }
             Some(Found::Pieces(places)) => {
                 let joined = join(&mut self.files, partition, index, places);
                 joined.map_err(|(place, fault)| fault.of(place, partition, index))
@@ -88,6 +91,14 @@ impl<D: Disk> EntryReader<D> {
             let frames = frames_of(&batch, check, self.partition, Kind::Kept);
             frames.filter_map(|frame| kept_of(&frame)).collect()
         }))
+    }
+
+    /// Where an entry is not there, what was looked through behind its place says nothing of the next one, which may be before that.
+    fn unless_in_vain<T>(&mut self, found: Result<T, ReadError>) -> Result<T, ReadError> {
+        if found.is_err() {
+            self.held = None;
+        }
+        found
     }
 
     /// Reads batches from `from` on until one has the entry.
@@ -163,6 +174,15 @@ impl<D: Disk> EntryReader<D> {
     /// # Errors
     /// As [`EntryReader::read`].
     pub fn look(
+        &mut self,
+        index: LogIndex,
+        shared: &mut SharedBatches<D>,
+    ) -> Result<Option<ReadEntry>, ReadError> {
+        let found = self.look_into(index, shared);
+        self.unless_in_vain(found)
+    }
+
+    fn look_into(
         &mut self,
         index: LogIndex,
         shared: &mut SharedBatches<D>,

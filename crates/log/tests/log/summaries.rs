@@ -82,8 +82,18 @@ fn write_next(log: &mut Log<MemDisk>, index: u64, second: &mut Vec<(SegmentNumbe
 }
 
 fn checkpoint(store: &CheckpointStore<MemDisk>, log: &mut Log<MemDisk>, id: u16, index: u64) {
+    let live = (1..=index).step_by(3).map(LogIndex).collect();
+    checkpoint_with(store, log, (id, index), live);
+}
+
+/// One that needs these entries.
+fn checkpoint_with(
+    store: &CheckpointStore<MemDisk>,
+    log: &mut Log<MemDisk>,
+    (id, index): (u16, u64),
+    live: LiveEntries,
+) {
     let (id, at) = (PartitionId(id), checkpoint_at(index, 1));
-    let live: LiveEntries = (1..=index).step_by(3).map(LogIndex).collect();
     let mut writer = store.writer(id, at).expect("created");
     writer.piece(b"state").expect("written");
     writer.finish(live.clone(), log.synced()).expect("finished");
@@ -189,6 +199,64 @@ fn m44_the_disk_is_not_asked_for_what_is_passed_over() {
     let (_, found) = old.open(2);
     assert_eq!(found.report.passed_segments, 4);
     assert_eq!(found.report.damages, []);
+}
+
+/// The next entry of the same batch was taken for lost, too, where nothing of its partition lay behind that.
+#[test]
+fn i1_an_entry_beside_one_that_is_damaged_is_read() {
+    let (disk, checkpoints) = (MemDisk::new(), MemDisk::new());
+    let (store, _) = CheckpointStore::open(checkpoints.clone(), NODE).expect("an empty folder");
+    let (mut log, _) = open(&disk, 1, &Manifests::new()).expect("an empty folder");
+    let mut batch = log.new_batch();
+    for index in 1..=3 {
+        let pushed = batch.push(&entry(1, index, &[index as u8; 500]));
+        assert_eq!(pushed, courser_log::Push::Taken);
+    }
+    let place = log.write(&mut batch).expect("written").place;
+    let mut last = 0;
+    while log.segments() < 3 {
+        last += 1;
+        let mut batch = log.new_batch();
+        let pushed = batch.push(&entry(2, last, &[7; 2_000]));
+        assert_eq!(pushed, courser_log::Push::Taken);
+        log.write(&mut batch).expect("written");
+        log.sync().expect("synced");
+        while let Some(job) = log.prepare() {
+            log.prepared(job.run()).expect("synced");
+        }
+    }
+    for (id, index) in [(1, 3), (2, last)] {
+        let live = (1..=index).map(LogIndex).collect();
+        checkpoint_with(&store, &mut log, (id, index), live);
+    }
+    let (_, loaded) = CheckpointStore::open(checkpoints, NODE).expect("opens");
+    let name = place.segment.file_name();
+    disk.rot(&name, place.offset + IN_ENTRY, 1);
+    let (log, found) = open(&disk.kill(), 2, &loaded.manifests).expect("opens");
+    assert!(found.report.passed_segments > 0 && found.report.damages.is_empty());
+    let mut reader = log.reader(PartitionId(1));
+    let damaged = |read: Result<_, _>| matches!(read, Err(ReadError::Damaged { .. }));
+    assert!(damaged(reader.read(LogIndex(1))));
+    for index in 2..=3 {
+        let read = reader.read(LogIndex(index)).expect("it is whole");
+        assert_eq!(read.data[..], [index as u8; 500]);
+    }
+    let mut reader = log.reader(PartitionId(1));
+    let mut shared = reader.shared();
+    let mut look = |index| {
+        loop {
+            if let Some(found) = reader.look(LogIndex(index), &mut shared).transpose() {
+                return found;
+            }
+        }
+    };
+    assert!(damaged(look(1)));
+    for index in 2..=3 {
+        assert_eq!(
+            look(index).expect("it is whole").data[..],
+            [index as u8; 500]
+        );
+    }
 }
 
 #[test]
