@@ -211,7 +211,8 @@ impl<D: Disk> Log<D> {
             segment: number,
             bytes: segment.bytes,
             room,
-            last: segment.last,
+            // A lost batch may have held something that is needed: it stays where it was.
+            last: segment.last.max(segment.lost),
             entries,
             kept: self.kept_nowhere_else(number, segment),
             partitions: self.needed_of(segment).collect(),

@@ -468,6 +468,9 @@ impl<F: DiskFile> Chain<F> {
             salvaged += 1;
             self.picture.take(frame, place)?;
         }
+        // Who goes through the segment is not done before it: the cleaner would take what is left of it for moved.
+        let segment = self.picture.segments.entry(place.segment).or_default();
+        segment.last = segment.last.max(BatchNumber(header.number.get()));
         let all = u64::from(header.records.get());
         Ok((salvaged, all.saturating_sub(salvaged)))
     }
