@@ -82,6 +82,12 @@ pub enum Planted {
     PassUncovered,
     /// A summary leaves out what a cleaner has moved into its segment (M41).
     SummaryWithoutKept,
+    /// A record reader gives records whose checksums are wrong (I5).
+    RecallDamaged,
+    /// A record reader gives nothing of a damaged batch, also what is whole in it (M44).
+    RecallNeighbours,
+    /// A segment that the cleaner cannot read is called cleaned (M41).
+    CleanDamaged,
 }
 
 #[cfg(feature = "testing")]

@@ -55,8 +55,10 @@ use self::{
 };
 use crate::{
     checkpoint::{CheckpointStore, Manifest, Manifests},
+    config::Planted,
     disk::Disk,
     ids::SegmentNumber,
+    record::Record,
 };
 
 /// Bytes of kept records that are written at once: what live traffic beside them waits for.
@@ -115,6 +117,7 @@ pub struct Cleaner<D: Disk, N: Needs> {
     grown: u64,
     look_at: u64,
     counts: CleanerCounts,
+    planted: Option<Planted>,
 }
 
 impl<D: Disk, N: Needs> Cleaner<D, N> {
@@ -146,7 +149,16 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             grown: 0,
             look_at: 0,
             counts: CleanerCounts::default(),
+            planted: None,
         }
+    }
+
+    /// The same with a bug.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn with(mut self, planted: Planted) -> Self {
+        self.planted = Some(planted);
+        self
     }
 
     /// The same with so many records of a segment that one pass moves, at least 1; 131,072 unless it is said. Each costs 48 bytes
@@ -264,6 +276,10 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
                 self.state = waiting;
                 Step::Rest
             }
+            State::Left(segment, _) if self.has(Planted::CleanDamaged) => {
+                self.state = State::Ending(segment);
+                Step::Write(vec![Record::Cleaned { segment }])
+            }
             State::Left(segment, why) => {
                 self.left_alone.insert(segment);
                 self.plan.pop_front();
@@ -273,6 +289,11 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             State::Needing(needing) => self.need(needing),
             State::Gathering(gathering) => self.gather(gathering),
         }
+    }
+
+    /// Whether this bug is planted: never without the feature `testing`.
+    fn has(&self, planted: Planted) -> bool {
+        cfg!(feature = "testing") && self.planted == Some(planted)
     }
 
     /// Goes on with the plan, or sees whether there is a new one to make.

@@ -47,12 +47,13 @@ use self::{
     wants::Asking,
 };
 use crate::{
+    config::Planted,
     disk::Disk,
     error::ReadError,
     ids::{Place, SegmentNumber},
     places::LogPlaces,
-    read::{Files, join},
-    scan::Check,
+    read::{BatchFault, Files, join},
+    scan::{Check, RawBatch},
 };
 
 /// What whoever runs the reader is to do.
@@ -128,6 +129,7 @@ pub struct RecordReader<D: Disk> {
     hold_up: Option<ReadError>,
     /// When indexes are looked at that nobody needs any more; none: there are no indexes.
     sweep: Option<Duration>,
+    planted: Option<Planted>,
 }
 
 /// Before all.
@@ -159,7 +161,16 @@ impl<D: Disk> RecordReader<D> {
             held_up: None,
             hold_up: None,
             sweep: None,
+            planted: None,
         }
+    }
+
+    /// The same with a bug.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn with(mut self, planted: Planted) -> Self {
+        self.planted = Some(planted);
+        self
     }
 
     /// What was done.
@@ -384,7 +395,7 @@ impl<D: Disk> RecordReader<D> {
             place,
             what: What::Pieces,
         };
-        match read {
+        match plant(self.planted, read) {
             Ok((batch, check)) => {
                 run.advance(batch.header.file_bytes());
                 self.hand = Some(Hand::new(place, &batch, check));
@@ -453,6 +464,18 @@ impl<D: Disk> RecordReader<D> {
     /// See above.
     pub fn check(&self) {
         self.askings.values().for_each(Asking::check);
+    }
+}
+
+/// What a reader with a bug makes of a batch: nothing else without the feature `testing`.
+fn plant(
+    planted: Option<Planted>,
+    read: Result<(RawBatch, Check), BatchFault>,
+) -> Result<(RawBatch, Check), BatchFault> {
+    match (planted.filter(|_| cfg!(feature = "testing")), read) {
+        (Some(Planted::RecallDamaged), Ok((batch, _))) => Ok((batch, Check::Lengths)),
+        (Some(Planted::RecallNeighbours), Ok((_, Check::Checksums))) => Err(BatchFault::Damaged),
+        (_, read) => read,
     }
 }
 

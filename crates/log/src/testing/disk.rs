@@ -179,11 +179,18 @@ impl MemDisk {
         self.with_file(name, |file| file.replace(&bytes));
     }
 
-    /// Reading any byte from `first` to `last` of a file fails from now on.
+    /// Reading any byte from `first` to `last` of a file fails from now on, until it is written again.
     pub fn make_unreadable(&self, name: &str, first: u64, last: u64) {
         let mut state = self.state();
         let id = *state.names.get(name).expect("the file is there");
         state.unreadable.entry(id).or_default().push((first, last));
+    }
+
+    /// All of a file can be read again: it lies elsewhere now.
+    pub fn make_readable(&self, name: &str) {
+        let mut state = self.state();
+        let id = *state.names.get(name).expect("the file is there");
+        state.unreadable.remove(&id);
     }
 
     /// What a file holds, as it is read.
@@ -345,6 +352,7 @@ impl DiskFile for MemFile {
                 return Err(io::ErrorKind::QuotaExceeded.into());
             }
             file(state, id).write(offset, &data);
+            state.heal(id, offset, data.len() as u64);
             Ok(())
         });
         if written.is_err() {

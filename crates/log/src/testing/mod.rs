@@ -11,6 +11,7 @@
 //! - After a sync that failed, what it should have written stays visible and is clean: later syncs succeed and do not write it.
 //! - A file that was removed or replaced can be read by who has it open, until the process ends.
 //! - A full disk refuses to let files grow, and nothing else. One may also give less than it says it has: [`MemDisk::withhold`].
+//! - What it does not give any more it gives again once something was written there.
 //!
 //! One `u64` decides what a loss of power leaves; the same number leaves the same.
 

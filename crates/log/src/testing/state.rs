@@ -292,6 +292,24 @@ impl State {
         self.dies_at = None;
     }
 
+    /// What is written can be read again: a disk takes another sector for one that it could not read.
+    pub(super) fn heal(&mut self, id: FileId, offset: u64, len: u64) {
+        let Some(ranges) = self.unreadable.get_mut(&id) else {
+            return;
+        };
+        let end = offset + len;
+        let left = ranges.drain(..).flat_map(|(first, last)| {
+            // Both ends are included; what is empty goes.
+            let before = (first, last.min(offset.saturating_sub(1)));
+            let behind = (first.max(end), last);
+            let is_before = first < offset;
+            let is_behind = end <= last;
+            let parts = [is_before.then_some(before), is_behind.then_some(behind)];
+            parts.into_iter().flatten()
+        });
+        *ranges = left.collect();
+    }
+
     pub(super) fn used(&self) -> u64 {
         let files = self.files.values();
         files.map(|file| file.visible.len() as u64).sum()

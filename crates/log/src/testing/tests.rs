@@ -34,3 +34,22 @@ fn a_loss_of_power_may_bring_back_a_block_and_leave_later_writes() {
     }
     assert!(seen.iter().all(|times| *times > 0), "{seen:?}");
 }
+
+/// A disk takes another sector for one that it could not read.
+#[test]
+fn what_is_written_can_be_read_again() {
+    let disk = MemDisk::new();
+    let file = disk.create("f").expect("made");
+    let write = |bytes: usize, at: u64| {
+        let written = file.write_at(&[IoSlice::new(&vec![1; bytes])], at);
+        written.expect("written");
+    };
+    let reads = |from, bytes| file.read_at(&mut vec![0; bytes], from).is_ok();
+    write(300, 0);
+    disk.make_unreadable("f", 100, 199);
+    assert!(reads(0, 100) && !reads(0, 101) && !reads(199, 1) && reads(200, 100));
+    write(20, 140);
+    assert!(reads(140, 20) && !reads(139, 1) && !reads(160, 1));
+    write(300, 0);
+    assert!(reads(0, 300));
+}

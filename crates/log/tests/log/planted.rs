@@ -39,7 +39,10 @@ fn finds(seed: u64, planted: Planted) -> bool {
         | Planted::HeldTooShort
         | Planted::StaleSummary
         | Planted::PassUncovered
-        | Planted::SummaryWithoutKept => unreachable!("{planted:?} is looked for by the simulator"),
+        | Planted::SummaryWithoutKept
+        | Planted::RecallDamaged
+        | Planted::RecallNeighbours
+        | Planted::CleanDamaged => unreachable!("{planted:?} is looked for by the simulator"),
     }));
     found.is_err()
 }
