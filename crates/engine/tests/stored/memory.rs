@@ -3,7 +3,10 @@
 use std::alloc::System;
 
 use crate::support::{NOW, Setup};
-use courser_contract::{AttachStage, Class, Epoch, WallMs};
+use courser_contract::{
+    AttachStage, Class, Epoch, GroupName, HomeRef, Join, PartitionEffects, PartitionId, QoS,
+    SessionUid, SharedStrategy, SubscriptionOptions, Term, ToPartition, VolatilePart, WallMs,
+};
 use courser_engine::Limits;
 use courser_memory::{Counting, thread_snapshot};
 
@@ -122,11 +125,46 @@ fn a_message_that_is_only_in_the_log_takes_less_m17() {
     assert!(each <= 10.0, "{each} bytes");
 }
 
+/// A shared group with one member, which is away.
+fn open_group(setup: &mut Setup, share: &str, filter: &str) {
+    let home = PartitionId(2);
+    let join = Join {
+        share: share.into(),
+        filter: filter.into(),
+        member: HomeRef {
+            partition: home,
+            session: SessionUid(1),
+        },
+        front: None,
+        options: SubscriptionOptions {
+            qos: QoS::AtLeastOnce,
+            ..SubscriptionOptions::default()
+        },
+        identifier: None,
+        strategy: SharedStrategy::RoundRobin,
+        request: 1,
+    };
+    let part = ToPartition::Part {
+        name: GroupName {
+            share: share.into(),
+            filter: filter.into(),
+        },
+        term: Term(1),
+        part: VolatilePart::Absent,
+    };
+    let volatile = setup.shell.volatile_partition();
+    for (from, message) in [(home, ToPartition::Join(Box::new(join))), (volatile, part)] {
+        let (partition, shell) = (&mut setup.partition, &mut setup.shell);
+        partition.handle_partition(NOW, from, message, shell);
+        setup.turn();
+    }
+}
+
 /// And for ten shared groups whose members are away.
 #[test]
 fn a_message_of_a_group_that_is_only_in_the_log_takes_as_little_m17() {
     let open = |setup: &mut Setup, number: u32| {
-        setup.open_group("share", &format!("device/{number:08}/commands"));
+        open_group(setup, "share", &format!("device/{number:08}/commands"));
     };
     let (each, row) = each_in_the_log(10, open, |_| None);
     eprintln!("a message of a group that is only in the log: {each:.1} bytes, {row:.1} its row");

@@ -4,10 +4,9 @@ use bytes::Bytes;
 use compact_str::format_compact;
 use courser_contract::{
     Append, AppendKey, AppendNumber, Attach, AttachStage, Class, ClientHash, DeliverTo, Delivery,
-    Destinations, DetachCause, Dropped, Epoch, FrontId, GroupName, HomeRef, IndexChange,
-    IndexToken, Join, LogIndex, Now, Origin, PartitionEffects, PartitionId, Publish, QoS,
-    RequestPart, SessionLimits, SessionUid, Settled, ShardId, SharedStrategy, Subscription,
-    SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, VolatilePart, WallMs,
+    Destinations, DetachCause, Dropped, Epoch, FrontId, HomeRef, IndexChange, IndexToken, LogIndex,
+    Now, Origin, PartitionEffects, PartitionId, Publish, QoS, RequestPart, SessionLimits, Settled,
+    ShardId, Subscription, SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, WallMs,
 };
 use courser_engine::{Partition, PartitionConfig};
 
@@ -16,8 +15,9 @@ pub(crate) const NOW: Now = Now {
     wall: WallMs(1_000_000),
 };
 
+/// Hears what the partition says.
 #[derive(Default)]
-struct Shell {
+pub(crate) struct Shell {
     attached: Option<(HomeRef, Epoch)>,
     index: Vec<IndexToken>,
 }
@@ -79,7 +79,7 @@ impl PartitionEffects for Shell {
 /// See the module.
 pub(crate) struct Setup {
     pub(crate) partition: Partition,
-    shell: Shell,
+    pub(crate) shell: Shell,
     /// Entries, if they are kept.
     pub(crate) log: Option<Vec<(LogIndex, Bytes)>>,
     /// Of the next messages.
@@ -188,42 +188,6 @@ impl Setup {
                 open: Vec::new(),
             });
         }
-    }
-
-    /// A shared group with one member, which is away.
-    pub(crate) fn open_group(&mut self, share: &str, filter: &str) {
-        let join = Join {
-            share: share.into(),
-            filter: filter.into(),
-            member: HomeRef {
-                partition: PartitionId(2),
-                session: SessionUid(1),
-            },
-            front: None,
-            options: SubscriptionOptions {
-                qos: QoS::AtLeastOnce,
-                ..SubscriptionOptions::default()
-            },
-            identifier: None,
-            strategy: SharedStrategy::RoundRobin,
-            request: 1,
-        };
-        self.hear(PartitionId(2), ToPartition::Join(Box::new(join)));
-        let part = ToPartition::Part {
-            name: GroupName {
-                share: share.into(),
-                filter: filter.into(),
-            },
-            term: Term(1),
-            part: VolatilePart::Absent,
-        };
-        self.hear(self.shell.volatile_partition(), part);
-    }
-
-    fn hear(&mut self, from: PartitionId, message: ToPartition) {
-        let (partition, shell) = (&mut self.partition, &mut self.shell);
-        partition.handle_partition(NOW, from, message, shell);
-        self.turn();
     }
 
     /// A message of 64 bytes.
