@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use courser_contract::{
-    DeliverFlags, DeliverTo, Delivery, FrontId, GroupRef, PartitionEffects, QoS, RecordRef,
-    RecordView, Seq, SharedStrategy, Source, ToFront,
+    DeliverFlags, DeliverTo, Delivery, Dropped, FrontId, GroupRef, PartitionEffects, QoS,
+    RecordRef, RecordView, Seq, SharedStrategy, Source, ToFront,
 };
 
 use crate::{
     Partition, PlantedPartition,
+    entry::Fate,
     group::{Look, Message, Receiver},
     look,
     lost::Unlost,
@@ -53,6 +54,12 @@ impl Partition {
         if !used.aside.is_empty() && self.is_room_scarce() {
             self.give_back(used.aside);
         }
+        if !used.expired.is_empty() {
+            fx.dropped(Dropped::Expired, used.expired.len() as u64);
+            for seq in used.expired {
+                self.doom(number, seq, Fate::Expired);
+            }
+        }
         if self.state.records.tombstones() > 0 {
             self.try_group_again(number);
         }
@@ -66,6 +73,7 @@ impl Partition {
         let mut used = Used::default();
         let at = self.group_ref(number);
         let skips = self.is_planted(PlantedPartition::SharedColdSkipped);
+        let wall = self.wall();
         let Some(shared) = self.state.groups.get_mut(number) else {
             return used;
         };
@@ -101,6 +109,11 @@ impl Partition {
                         false => Look::Absent,
                     };
                 };
+                // Its timer would end it within a second (v5 [MQTT-3.3.2-5]).
+                if record.expires_at().is_some_and(|at| at <= wall) {
+                    used.expired.push(seq.0);
+                    return Look::Gone;
+                }
                 let seen = Seen {
                     reference,
                     record,
@@ -168,13 +181,15 @@ impl Partition {
     }
 }
 
-/// Records that were read back.
+/// What a group has come to.
 #[derive(Default)]
 struct Used {
-    /// They have been handed over.
+    /// Records that were read back and have been handed over.
     given: Vec<Slot>,
-    /// Their members have no room.
+    /// Records that were read back, whose members have no room.
     aside: Vec<Slot>,
+    /// Positions whose time was over.
+    expired: Vec<u64>,
 }
 
 /// The message that was looked at last.

@@ -1,9 +1,10 @@
 //! Messages that expire while they are only in the log (v5 [MQTT-3.3.2-5], M17, M20): in time, and without being read for it.
 
-use courser_contract::{Dropped, Publish, QoS, WallMs};
+use courser_contract::{DetachCause, Dropped, Publish, QoS, WallMs};
 
 use crate::cold::{away, cold, numbers, start};
-use crate::world::{DURABLE, Options, Recalling, World, message};
+use crate::people::durable;
+use crate::world::{DURABLE, Options, Recalling, World, message, to};
 use courser_engine::Limits;
 
 /// A message that expires so many milliseconds from now.
@@ -260,4 +261,29 @@ fn what_expires_behind_2106_waits_in_the_log_and_is_delivered() {
     let said = world.clients[a].got.iter().map(|got| got.expires_at);
     assert!(said.eq([moment, Some(WallMs(u64::MAX))]));
     assert_eq!(world.got(a), numbers(0..2));
+}
+
+/// The timer of what is only in the log looks at full seconds; nobody gets it meanwhile.
+#[test]
+fn a_member_of_a_group_gets_nothing_that_has_expired() {
+    for (hot_bytes, waiting) in [(0, 2), (u64::MAX, 1)] {
+        let mut world = World::with_hot(Limits::default(), hot_bytes);
+        let a = durable(&mut world, "a");
+        let mut shared = to("t", QoS::AtLeastOnce);
+        shared.share = Some("g".into());
+        world.subscribe(a, shared);
+        world.detach(a, DetachCause::Lost);
+        for (payload, ms) in [("0", 10_400), ("1", 20_000)] {
+            send_for(&mut world, "t", payload, ms);
+        }
+        world.settle();
+        world.pass_time(10_500);
+        assert_eq!(queued(&world), waiting, "{hot_bytes}");
+        world.attach(a, Options::durable());
+        world.settle();
+        assert_eq!(world.got(a), ["1"], "{hot_bytes}");
+        world.pass_time(1_000);
+        world.settle();
+        assert_eq!((queued(&world), expired(&world)), (0, 1), "{hot_bytes}");
+    }
 }
