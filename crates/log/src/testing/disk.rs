@@ -137,9 +137,11 @@ impl MemDisk {
         self.state().choices.0 = Choices::new(seed);
     }
 
-    /// Bytes that all files together may have; `None` is no limit.
+    /// Bytes that all files together may have; `None` is no limit, and then nothing is withheld either.
     pub fn set_capacity(&self, bytes: Option<u64>) {
-        self.state().capacity = bytes;
+        let mut state = self.state();
+        state.capacity = bytes;
+        state.withheld = state.withheld.filter(|_| bytes.is_some());
     }
 
     /// From now on the disk keeps some of what it says is free to itself; `None`: it gives what it has again.
