@@ -82,12 +82,14 @@ pub enum Planted {
     PassUncovered,
     /// A summary leaves out what a cleaner has moved into its segment (M41).
     SummaryWithoutKept,
+    /// Entries that others have replaced count again once those are below a checkpoint.
+    CountVoid,
 }
 
 #[cfg(feature = "testing")]
 impl Planted {
     /// Those that runs without a cleaner and copies find; the others are looked for by the simulator.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::SyncNothing,
         Self::ForgetOlderSegment,
         Self::ClaimTooMuch,
@@ -99,6 +101,7 @@ impl Planted {
         Self::ReadVoid,
         Self::TakeDamaged,
         Self::TrustTheCache,
+        Self::CountVoid,
     ];
 }
 

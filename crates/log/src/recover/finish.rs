@@ -115,6 +115,7 @@ impl<F> Scanned<F> {
             records: self.picture.records,
             entries: self.picture.entries,
             orphan_pieces: self.picture.orphan_pieces,
+            void: self.picture.void,
             passed_over: self.picture.passed_over,
             leftovers: self.survey.leftovers,
             unproven: self.unproven.front().map(|batch| batch.place),

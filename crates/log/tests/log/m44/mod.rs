@@ -5,5 +5,6 @@ mod files;
 mod lost;
 mod recorded;
 mod refused;
+mod replaced;
 mod torn;
 mod unreadable;
