@@ -93,6 +93,23 @@ pub enum CheckpointError {
         #[source]
         source: io::Error,
     },
+    /// It is not written in place of the one that counts, which is at the same entry.
+    #[error("{name} is the checkpoint that counts, and stays as it is")]
+    Counts {
+        /// File.
+        name: String,
+    },
+    /// Nobody knows which of two checkpoints is the one that counts after a loss of power.
+    #[error("{what} {name} failed, so that nobody knows which checkpoint counts")]
+    Uncertain {
+        /// Which call.
+        what: &'static str,
+        /// File.
+        name: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// The disk refused.
     #[error("{what} {name} failed")]
     Disk {
@@ -223,19 +240,23 @@ impl CheckpointError {
     /// want of something that may be there again a moment later, such as a descriptor.
     #[must_use]
     pub fn is_passing(&self) -> bool {
-        let is_full = |source: &io::Error| {
-            let kind = source.kind();
-            matches!(
-                kind,
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-            )
-        };
         match self {
             Self::NotMade { source, .. } => is_full(source) || is_passing(source),
             Self::Disk { source, .. } => is_full(source),
-            Self::Version { .. } | Self::Foreign { .. } | Self::Damaged { .. } => false,
+            Self::Version { .. }
+            | Self::Foreign { .. }
+            | Self::Damaged { .. }
+            | Self::Counts { .. }
+            | Self::Uncertain { .. } => false,
         }
     }
+}
+
+fn is_full(source: &io::Error) -> bool {
+    matches!(
+        source.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 fn not_made(name: &str) -> impl FnOnce(io::Error) -> CheckpointError {
@@ -246,4 +267,9 @@ fn not_made(name: &str) -> impl FnOnce(io::Error) -> CheckpointError {
 fn failed(what: &'static str, name: &str) -> impl FnOnce(io::Error) -> CheckpointError {
     let name = name.to_owned();
     move |source| CheckpointError::Disk { what, name, source }
+}
+
+fn uncertain(what: &'static str, name: &str) -> impl FnOnce(io::Error) -> CheckpointError {
+    let name = name.to_owned();
+    move |source| CheckpointError::Uncertain { what, name, source }
 }
