@@ -218,7 +218,7 @@ impl<F: DiskFile> Stock<F> {
             active: None,
             ready: VecDeque::new(),
             free: std::mem::take(&mut survey.blank),
-            unwanted: Vec::new(),
+            unwanted: std::mem::take(&mut survey.unfit),
             next_segment: survey.next_segment,
         };
         let newest = picture.segments.keys().next_back().copied();
