@@ -4,6 +4,7 @@ use courser_contract::{LogIndex, PartitionId, Term};
 
 use super::{CheckpointError, CheckpointStore, Manifest, PIECE_BYTES_MAX};
 use crate::{
+    disk::Disk,
     ids::{BatchNumber, NodeIdentity, Synced},
     live::LiveEntries,
     record::CheckpointAt,
@@ -368,4 +369,58 @@ fn d8_what_is_left_of_an_attempt_is_replaced_by_the_next_one() {
     assert_eq!(disk.names(), ["6-4.ckp", "6-9.ckp", "6.manifest"]);
     take(&store, 9).expect("taken");
     assert_eq!(read(&disk.kill()), Some(9));
+}
+
+/// An old file that stays was a failure of the checkpoint that had taken its place, and of each start.
+#[test]
+fn d6_an_older_checkpoint_that_cannot_be_removed_is_in_nobodys_way() {
+    let disk = MemDisk::new();
+    let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+    take(&store, 4).expect("taken");
+    disk.fail(Call::Remove, 0, 3, ErrorKind::Other);
+    take(&store, 9).expect("it counts");
+    let (_, loaded) = CheckpointStore::open(disk.clone(), NODE).expect("opens");
+    assert_eq!(
+        (loaded.manifests[&PARTITION].at.index.0, loaded.removed),
+        (9, 0)
+    );
+    take(&store, 20).expect("it counts");
+    assert_eq!(read(&disk), Some(20));
+}
+
+/// A start removed the checkpoint of a partition whose manifest was not there: put back, it named nothing (I7).
+#[test]
+fn i7_a_checkpoint_whose_manifest_is_missing_stays() {
+    let disk = MemDisk::new();
+    let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+    take(&store, 4).expect("taken");
+    let manifest = disk.bytes("6.manifest").expect("it is there");
+    disk.remove("6.manifest").expect("removed");
+    // One that nobody can want: it was not finished.
+    let at = CheckpointAt {
+        index: LogIndex(9),
+        term: Term(1),
+    };
+    drop(store.writer(PARTITION, at).expect("created"));
+    for _ in 0..2 {
+        let names = disk.names();
+        let (_, looked) = CheckpointStore::look(disk.clone(), NODE).expect("opens");
+        assert_eq!((looked.removed, &disk.names()), (0, &names));
+        let (_, loaded) = CheckpointStore::open(disk.clone(), NODE).expect("opens");
+        assert!(loaded.manifests.is_empty() && loaded.damaged.is_empty());
+        assert_eq!(disk.names(), ["6-4.ckp"]);
+    }
+    // What cannot be read may be it.
+    disk.fail(Call::Open, 0, 1, ErrorKind::Other);
+    CheckpointStore::open(disk.clone(), NODE).expect("opens");
+    disk.create("6.manifest").expect("made");
+    disk.replace("6.manifest", manifest);
+    let back = disk.fork();
+    assert_eq!(read(&back), Some(4));
+    // The next one of the partition takes its place, also at the same entry.
+    disk.remove("6.manifest").expect("removed");
+    let (again, _) = CheckpointStore::open(disk.fork(), NODE).expect("opens");
+    take(&again, 4).expect("taken");
+    take(&store, 9).expect("taken");
+    assert_eq!(read(&disk), Some(9));
 }
