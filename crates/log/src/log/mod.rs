@@ -31,7 +31,7 @@ pub(crate) use self::{
 };
 
 use crate::{
-    batch::{Batch, Change, Run, Seal, Tags},
+    batch::{Batch, Change, PieceRef, Run, Seal, Tags},
     config::{LogConfig, Planted},
     disk::{Disk, DiskFile},
     error::{BatchPlace, WriteError},
@@ -92,6 +92,8 @@ pub struct Log<D: Disk> {
     own: Option<Batch>,
     batches_made: u32,
     failed: bool,
+    /// Whether there may be doubted partitions.
+    has_doubted: bool,
     counts: LogCounts,
 }
 
@@ -130,6 +132,8 @@ pub(crate) struct Known {
     pub(crate) hard_state: Option<HardState>,
     pub(crate) checkpoint: Option<CheckpointAt>,
     pub(crate) live: LiveEntries,
+    /// Entries may be lost, and none was written since the log was opened: nobody knows which was the last.
+    pub(crate) doubted: bool,
 }
 
 /// What was done since the log was opened.
@@ -466,6 +470,23 @@ impl<D: Disk> Log<D> {
         if replaces {
             self.void_replaced(changes);
         }
+        if self.has_doubted {
+            self.end_doubts(changes);
+        }
+    }
+
+    /// Who writes entries has gone on without those that may be lost.
+    #[cold]
+    fn end_doubts(&mut self, changes: &[Change]) {
+        for change in changes {
+            if let Change::Entries(Run { partition, .. })
+            | Change::Piece(PieceRef { partition, .. }) = change
+                && let Some(known) = self.partitions.get_mut(partition)
+            {
+                known.doubted = false;
+            }
+        }
+        self.has_doubted = self.partitions.values().any(|known| known.doubted);
     }
 
     /// What entries of a batch have replaced is void.

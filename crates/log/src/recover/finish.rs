@@ -327,6 +327,8 @@ fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryRepor
         let live = partition.known.live.clone();
         let missing_live = missing_live(*id, &live, &picture.places, &picture.segments);
         let manifest_lost = lost_manifest(partition, manifests.get(id).map(|m| m.at.index));
+        let damage = manifest_lost.or(partition.damage);
+        partition.known.doubted = damage.is_some();
         let known = &partition.known;
         let mut hard_state = known.hard_state.unwrap_or(HardState::NONE);
         if let Some(at) = known.checkpoint {
@@ -344,7 +346,7 @@ fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryRepor
                 .seen
                 .max(hard_state.commit)
                 .max(partition.said_checkpoint.unwrap_or(LogIndex(0))),
-            damage: manifest_lost.or(partition.damage),
+            damage,
             lost_at: lost_at.get(id).copied().flatten(),
             behind: std::mem::take(&mut partition.behind),
         };

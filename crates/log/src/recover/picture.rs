@@ -59,6 +59,8 @@ pub(super) struct Partition {
     pub(super) seen: LogIndex,
     /// The highest term of one.
     led: Term,
+    /// No entry above the checkpoint was written before this place, as a head says: nothing that is lost there is missing.
+    covered: Option<Place>,
 }
 
 /// Lost batches with something of these partitions.
@@ -130,6 +132,7 @@ impl Picture {
                 hard_state: None,
                 checkpoint: Some(manifest.at),
                 live: manifest.live.clone(),
+                doubted: false,
             };
             let partition = Partition {
                 known,
@@ -187,6 +190,13 @@ impl Picture {
                     partition.said_checkpoint = partition.said_checkpoint.max(Some(frame.index));
                 }
                 is_an_index
+            }
+            Kind::Last => {
+                let partition = self.partitions.entry(frame.partition).or_default();
+                if frame.index <= partition.checkpoint() {
+                    partition.covered = Some(place);
+                }
+                true
             }
             Kind::Kept => {
                 let run = run_of(&frame);
@@ -385,11 +395,24 @@ impl Picture {
         of.map(|doubt| doubt.place).max()
     }
 
+    /// What is lost before a head that says that all entries of a partition are below its checkpoint was below it, too.
+    fn clear_covered(&mut self) {
+        for (id, partition) in &self.partitions {
+            let before = |doubt: &&mut Doubt| partition.covered.is_some_and(|it| doubt.place < it);
+            for doubt in self.doubts.iter_mut().filter(before) {
+                if doubt.concerns(*id) {
+                    doubt.cleared.push(*id);
+                }
+            }
+        }
+    }
+
     /// Ends the reading: what is still in doubt is damage.
     pub(super) fn finish(&mut self) {
         if let Some(open) = self.open.take() {
             self.orphan_pieces += open.places.len() as u64;
         }
+        self.clear_covered();
         for doubt in &self.doubts {
             let (mut open, mut is_known) = (0, false);
             for (id, partition) in &mut self.partitions {
