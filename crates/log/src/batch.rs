@@ -14,9 +14,9 @@ use zerocopy::{
 
 use crate::{
     format::{
-        BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, FRAME_ALIGN, FRAME_BYTES, Frame, Header,
-        KEPT_HEADER_BYTES, KeptHeader, Kind, PIECE_HEADER_BYTES, PieceHeader, ShortFrame,
-        frame_crc, frame_seed, padded, partition_bit,
+        BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, FRAME_ALIGN, FRAME_BYTES,
+        FRAME_FLAG_OPTIONAL, Frame, Header, KEPT_HEADER_BYTES, KeptHeader, Kind,
+        PIECE_HEADER_BYTES, PieceHeader, ShortFrame, frame_crc, frame_seed, padded, partition_bit,
     },
     ids::{BatchNumber, SegmentNumber, StartId},
     record::{CheckpointAt, HardState, Record},
@@ -406,6 +406,17 @@ impl Batch {
 
     pub(crate) fn push_checkpoint(&mut self, partition: PartitionId, at: CheckpointAt) -> Push {
         self.push_small(Kind::Checkpoint, partition, (at.term, at.index), &[])
+    }
+
+    /// Says that no entry of a partition above `last` was written before. Programs that do not know it do without.
+    pub(crate) fn push_last(&mut self, partition: PartitionId, last: LogIndex) -> Push {
+        if frame_bytes(0) > self.room() {
+            return Push::Full;
+        }
+        let mut frame = self.frame(Kind::Last, partition, (Term(0), last), 0);
+        frame.flags = FRAME_FLAG_OPTIONAL;
+        self.put(frame, &[], &[]);
+        Push::Taken
     }
 
     /// Says that `last` is the last batch of an older segment.

@@ -88,12 +88,14 @@ pub enum Planted {
     RecallNeighbours,
     /// A segment that the cleaner cannot read is called cleaned (M41).
     CleanDamaged,
+    /// Entries that others have replaced count again once those are below a checkpoint.
+    CountVoid,
 }
 
 #[cfg(feature = "testing")]
 impl Planted {
     /// Those that runs without a cleaner and copies find; the others are looked for by the simulator.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::SyncNothing,
         Self::ForgetOlderSegment,
         Self::ClaimTooMuch,
@@ -105,6 +107,7 @@ impl Planted {
         Self::ReadVoid,
         Self::TakeDamaged,
         Self::TrustTheCache,
+        Self::CountVoid,
     ];
 }
 

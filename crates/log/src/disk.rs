@@ -47,6 +47,19 @@ pub trait Disk: Clone {
     /// Those of the system.
     fn create(&self, name: &str) -> io::Result<Self::File>;
 
+    /// Makes an empty file. One of that name stays as it is, and none is made: `AlreadyExists`.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn create_new(&self, name: &str) -> io::Result<Self::File> {
+        match self.open(name) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            // A folder is one process's, and names of this kind are made by one thread of it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.create(name),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Opens a file for reading and writing.
     ///
     /// # Errors

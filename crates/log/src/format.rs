@@ -236,6 +236,7 @@ pub(crate) enum Kind {
     Sealed,
     Kept,
     Cleaned,
+    Last,
 }
 
 impl Kind {
@@ -248,6 +249,7 @@ impl Kind {
             Self::Sealed => 5,
             Self::Kept => 6,
             Self::Cleaned => 7,
+            Self::Last => 8,
         }
     }
 
@@ -260,6 +262,7 @@ impl Kind {
             5 => Some(Self::Sealed),
             6 => Some(Self::Kept),
             7 => Some(Self::Cleaned),
+            8 => Some(Self::Last),
             _ => None,
         }
     }

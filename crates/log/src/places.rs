@@ -73,8 +73,8 @@ pub(crate) struct PartitionPlaces {
 }
 
 impl PartitionPlaces {
-    /// Takes entries that a batch holds.
-    pub(crate) fn add(&mut self, first: LogIndex, last: LogIndex, place: Place) {
+    /// Takes entries that a batch holds. Whether they replace others.
+    pub(crate) fn add(&mut self, first: LogIndex, last: LogIndex, place: Place) -> bool {
         // What replaces is never found by reading on from a batch that has what was replaced.
         let replaces = self.last().is_some_and(|known| first <= known);
         if replaces {
@@ -92,10 +92,11 @@ impl PartitionPlaces {
             && let Some(item) = Arc::make_mut(&mut chunk.items).last_mut()
         {
             item.last = last;
-            return;
+            return false;
         }
         self.fresh = false;
         self.push(first, last, place);
+        replaces
     }
 
     fn push(&mut self, first: LogIndex, last: LogIndex, place: Place) {
@@ -115,16 +116,18 @@ impl PartitionPlaces {
         }
     }
 
-    /// Takes an entry whose pieces are at these places.
-    pub(crate) fn add_pieces(&mut self, index: LogIndex, places: Vec<Place>) {
+    /// Takes an entry whose pieces are at these places. Whether it replaces others.
+    pub(crate) fn add_pieces(&mut self, index: LogIndex, places: Vec<Place>) -> bool {
         let Some(first) = places.first().copied() else {
-            return;
+            return false;
         };
-        if self.last().is_some_and(|known| index <= known) {
+        let replaces = self.last().is_some_and(|known| index <= known);
+        if replaces {
             self.cut(index);
         }
         self.push(index, index, first);
         self.pieces.insert(index, places);
+        replaces
     }
 
     /// Forgets `from` and all above it.
@@ -211,12 +214,14 @@ impl PartitionPlaces {
         (runs, pieces)
     }
 
-    /// Takes a run out of a summary, as it is: what may be read on from where is settled.
-    pub(crate) fn take_run(&mut self, run: RunFound) {
-        if self.last().is_some_and(|known| run.first <= known) {
+    /// Takes a run out of a summary, as it is: what may be read on from where is settled. Whether it replaces others.
+    pub(crate) fn take_run(&mut self, run: RunFound) -> bool {
+        let replaces = self.last().is_some_and(|known| run.first <= known);
+        if replaces {
             self.cut(run.first);
         }
         self.push(run.first, run.last, run.place);
+        replaces
     }
 
     /// Whether an entry in pieces goes on behind a segment.
@@ -341,34 +346,41 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    pub(crate) fn add(&mut self, run: Run, place: Place) {
+    /// Takes entries that a batch holds. Whether they replace others.
+    pub(crate) fn add(&mut self, run: Run, place: Place) -> bool {
         let partition = self.partitions.entry(run.partition).or_default();
-        partition.add(run.first, run.last, place);
+        partition.add(run.first, run.last, place)
     }
 
+    /// Takes an entry whose pieces are at these places. Whether it replaces others.
     pub(crate) fn add_pieces(
         &mut self,
         partition: PartitionId,
         index: LogIndex,
         places: Vec<Place>,
-    ) {
+    ) -> bool {
         let partition = self.partitions.entry(partition).or_default();
-        partition.add_pieces(index, places);
+        partition.add_pieces(index, places)
     }
 
-    /// Takes what a summary says of a partition.
-    pub(crate) fn take(&mut self, partition: PartitionId, said: &OfPartition) {
+    /// Takes what a summary says of a partition. From where on that replaces others, if it does.
+    pub(crate) fn take(&mut self, partition: PartitionId, said: &OfPartition) -> Option<LogIndex> {
         let places = self.partitions.entry(partition).or_default();
         let mut pieces = said.pieces.iter();
+        let mut replaced = None;
         for run in &said.runs {
-            match run.in_pieces.then(|| pieces.next()).flatten() {
+            let replaces = match run.in_pieces.then(|| pieces.next()).flatten() {
                 Some(pieces) => places.add_pieces(run.first, pieces.clone()),
                 None => places.take_run(*run),
+            };
+            if replaces {
+                replaced = Some(replaced.map_or(run.first, |from| run.first.min(from)));
             }
         }
         for place in &said.kept_at {
             places.add_kept(*place);
         }
+        replaced
     }
 
     pub(crate) fn add_kept(&mut self, partition: PartitionId, place: Place) {

@@ -240,9 +240,19 @@ impl Make {
         let file = disk
             .open(&name)
             .map_err(failed("opening a recycled segment"))?;
+        self.is_of_this_size(&file)
+            .map_err(failed("using a segment again"))?;
         write_header(&file, self.new).map_err(failed("writing a segment's header"))?;
         sync_unused(&file, "syncing a segment's header")?;
         Ok(file)
+    }
+
+    /// The header of a file of another length would say what is not so, and a file that is shorter than its header says is damaged.
+    fn is_of_this_size<F: DiskFile>(&self, file: &F) -> io::Result<()> {
+        match file.len()? == self.new.bytes {
+            true => Ok(()),
+            false => Err(io::ErrorKind::InvalidData.into()),
+        }
     }
 
     fn created<D: Disk>(&self, disk: &D) -> Result<D::File, PrepareError> {

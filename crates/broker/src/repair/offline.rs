@@ -272,7 +272,7 @@ fn examine_folder(folder: &DataFolder) -> Result<Examined, RepairError> {
     let mut config = LogConfig::new(folder.identity(), bytes).map_err(|error| refused(&error))?;
     // What is damaged gets no summary then, so that the next start sees what is said here.
     config.reads_all = true;
-    let (store, loaded) = CheckpointStore::open(read(folder.checkpoints())?, folder.identity())
+    let (store, loaded) = CheckpointStore::look(read(folder.checkpoints())?, folder.identity())
         .map_err(|error| refused(&error))?;
     let (mut log, recovered) = Log::open(
         read(folder.log())?,

@@ -11,6 +11,8 @@ use crate::support::{Client, Packet, broker, broker_on, counter, publish, text};
 use courser_broker::{Accepted, Broker, Fault, Finding, NodeState, Status, Verb, examine, repair};
 use courser_engine::{AsideFilters, LostStream};
 
+mod lasting;
+
 /// 5.0: "server unavailable", "quota exceeded" and others; 3.1.1: 3.
 const UNAVAILABLE: u8 = 0x88;
 

@@ -67,7 +67,7 @@ fn refuse(error: &CheckpointError) -> Exit {
     let cause = std::error::Error::source(error).map(|source| format!(": {source}"));
     eprintln!("courser: {error}{}", cause.unwrap_or_default());
     match error {
-        CheckpointError::Disk { .. } => Exit::Disk,
+        CheckpointError::Disk { .. } | CheckpointError::Uncertain { .. } => Exit::Disk,
         _ => Exit::Refused,
     }
 }

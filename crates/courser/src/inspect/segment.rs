@@ -144,6 +144,7 @@ fn describe_record(record: &RecordSummary) -> (String, Value) {
         RecordKind::Sealed => "sealed".to_owned(),
         RecordKind::Kept => "kept".to_owned(),
         RecordKind::Cleaned => "cleaned".to_owned(),
+        RecordKind::Last => "last entry".to_owned(),
         RecordKind::Unknown(kind) => format!("unknown kind {kind}"),
     };
     let words = format!(

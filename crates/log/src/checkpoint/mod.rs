@@ -93,6 +93,23 @@ pub enum CheckpointError {
         #[source]
         source: io::Error,
     },
+    /// It is not written in place of the one that counts, which is at the same entry.
+    #[error("{name} is the checkpoint that counts, and stays as it is")]
+    Counts {
+        /// File.
+        name: String,
+    },
+    /// Nobody knows which of two checkpoints is the one that counts after a loss of power.
+    #[error("{what} {name} failed, so that nobody knows which checkpoint counts")]
+    Uncertain {
+        /// Which call.
+        what: &'static str,
+        /// File.
+        name: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// The disk refused.
     #[error("{what} {name} failed")]
     Disk {
@@ -109,10 +126,37 @@ pub enum CheckpointError {
 impl<D: Disk> CheckpointStore<D> {
     /// Opens the folder, reads all manifests and removes what none of them names. What it gives is durable.
     ///
+    /// Of a partition whose manifest is missing or damaged nobody knows which file was the one: those that are whole stay, for an operator who
+    /// has the manifest, until another checkpoint of the partition counts (I7).
+    ///
     /// # Errors
-    /// When a file is of another version or node, or the folder cannot be read or changed. A damaged manifest is no error here
+    /// When a file is of another version or node, or the folder cannot be read or synced. A damaged manifest is no error here
     /// but in the result.
     pub fn open(disk: D, node: NodeIdentity) -> Result<(Self, LoadedCheckpoints), CheckpointError> {
+        let (store, mut loaded, names) = Self::read(disk, node)?;
+        for name in &names {
+            // One that cannot be removed is in nobody's way: the next start tries again.
+            if store.is_left(name, &loaded) && store.disk.remove(name).is_ok() {
+                loaded.removed += 1;
+            }
+        }
+        Ok((store, loaded))
+    }
+
+    /// The same, and removes nothing.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn look(disk: D, node: NodeIdentity) -> Result<(Self, LoadedCheckpoints), CheckpointError> {
+        let (store, loaded, _) = Self::read(disk, node)?;
+        Ok((store, loaded))
+    }
+
+    /// What there is, and the names of all files.
+    fn read(
+        disk: D,
+        node: NodeIdentity,
+    ) -> Result<(Self, LoadedCheckpoints, Vec<String>), CheckpointError> {
         let store = Self { disk, node };
         // After a sync of the folder that failed, a process that was started again sees a manifest under its new name, and a
         // loss of power would bring back the one before: after the log has said that there is a newer one.
@@ -140,33 +184,18 @@ impl<D: Disk> CheckpointStore<D> {
                 Err(error) => return Err(error),
             }
         }
-        store.remove_unnamed(&names, &mut loaded)?;
-        Ok((store, loaded))
+        Ok((store, loaded, names))
     }
 
-    fn remove_unnamed(
-        &self,
-        names: &[String],
-        loaded: &mut LoadedCheckpoints,
-    ) -> Result<(), CheckpointError> {
-        for name in names {
-            let unnamed = match of_file_name(name) {
-                // Without its manifest nobody knows whether it is the one: an operator may still want it.
-                Some((partition, _)) if loaded.damaged.iter().any(|(p, _)| *p == partition) => {
-                    false
-                }
-                Some((partition, index)) => loaded
-                    .manifests
-                    .get(&partition)
-                    .is_none_or(|manifest| manifest.at.index != index),
-                None => name.ends_with(".new"),
-            };
-            if unnamed {
-                self.disk.remove(name).map_err(failed("removing", name))?;
-                loaded.removed += 1;
-            }
+    /// Whether nobody needs a file: no manifest names it, and none that is missing may have.
+    fn is_left(&self, name: &str, loaded: &LoadedCheckpoints) -> bool {
+        match of_file_name(name) {
+            Some((partition, index)) => match loaded.manifests.get(&partition) {
+                Some(manifest) => manifest.at.index != index,
+                None => !reader::may_be_whole(&self.disk, name),
+            },
+            None => name.ends_with(".new"),
         }
-        Ok(())
     }
 
     /// Begins a checkpoint of a partition at one entry.
@@ -223,19 +252,23 @@ impl CheckpointError {
     /// want of something that may be there again a moment later, such as a descriptor.
     #[must_use]
     pub fn is_passing(&self) -> bool {
-        let is_full = |source: &io::Error| {
-            let kind = source.kind();
-            matches!(
-                kind,
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-            )
-        };
         match self {
             Self::NotMade { source, .. } => is_full(source) || is_passing(source),
             Self::Disk { source, .. } => is_full(source),
-            Self::Version { .. } | Self::Foreign { .. } | Self::Damaged { .. } => false,
+            Self::Version { .. }
+            | Self::Foreign { .. }
+            | Self::Damaged { .. }
+            | Self::Counts { .. }
+            | Self::Uncertain { .. } => false,
         }
     }
+}
+
+fn is_full(source: &io::Error) -> bool {
+    matches!(
+        source.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 fn not_made(name: &str) -> impl FnOnce(io::Error) -> CheckpointError {
@@ -246,4 +279,9 @@ fn not_made(name: &str) -> impl FnOnce(io::Error) -> CheckpointError {
 fn failed(what: &'static str, name: &str) -> impl FnOnce(io::Error) -> CheckpointError {
     let name = name.to_owned();
     move |source| CheckpointError::Disk { what, name, source }
+}
+
+fn uncertain(what: &'static str, name: &str) -> impl FnOnce(io::Error) -> CheckpointError {
+    let name = name.to_owned();
+    move |source| CheckpointError::Uncertain { what, name, source }
 }

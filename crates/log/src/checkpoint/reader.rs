@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{
     CheckpointError, failed,
@@ -13,7 +13,7 @@ use super::{
     manifest::Manifest,
 };
 use crate::{
-    disk::DiskFile,
+    disk::{Disk, DiskFile},
     ids::NodeIdentity,
     record::CheckpointAt,
     scan::{Fault, Window},
@@ -181,4 +181,16 @@ fn damaged(name: &str, offset: u64, what: &'static str) -> CheckpointError {
         offset,
         what,
     }
+}
+
+/// Whether a file has the end that is written last. What cannot be read may be whole.
+pub(super) fn may_be_whole<D: Disk>(disk: &D, name: &str) -> bool {
+    let mut end = EndMark::new_zeroed();
+    let read = disk.open(name).and_then(|file| {
+        let Some(at) = file.len()?.checked_sub(END_MARK_BYTES) else {
+            return Ok(());
+        };
+        file.read_at(end.as_mut_bytes(), at)
+    });
+    read.is_err() || end.mark.get() == END_MARK
 }

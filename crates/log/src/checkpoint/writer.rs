@@ -1,8 +1,8 @@
 //! Writing a checkpoint.
 
-use std::io::{IoSlice, Write};
+use std::io::{self, IoSlice, Write};
 
-use courser_contract::PartitionId;
+use courser_contract::{LogIndex, PartitionId};
 use zerocopy::{
     FromZeros, IntoBytes,
     little_endian::{U16, U32, U64},
@@ -15,10 +15,10 @@ use super::{
         PIECE_BYTES_MAX, PIECE_HEAD_BYTES, PieceHead, end_crc, piece_crc,
     },
     manifest::{self, Manifest},
-    not_made, of_file_name,
+    not_made, of_file_name, uncertain,
 };
 use crate::{
-    disk::{Disk, DiskFile, is_passing},
+    disk::{Disk, DiskFile},
     ids::{NodeIdentity, Synced},
     live::LiveEntries,
     record::CheckpointAt,
@@ -48,7 +48,14 @@ impl<D: Disk> CheckpointWriter<D> {
         at: CheckpointAt,
     ) -> Result<Self, CheckpointError> {
         let name = file_name(partition, at.index);
-        let file = disk.create(&name).map_err(not_made(&name))?;
+        let file = match disk.create_new(&name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                remove_left(&disk, node, (partition, at), &name)?;
+                disk.create_new(&name)
+            }
+            made => made,
+        };
+        let file = file.map_err(not_made(&name))?;
         let mut header = FileHeader::new_zeroed();
         header.magic = FILE_MAGIC;
         header.version = U16::new(CHECKPOINT_VERSION);
@@ -116,7 +123,8 @@ impl<D: Disk> CheckpointWriter<D> {
     /// index was written.
     ///
     /// # Errors
-    /// Those of the disk; then the older checkpoint counts, or this one, and the next start says which.
+    /// Those of the disk. Behind one that [is passing](CheckpointError::is_passing) the older checkpoint counts, and nothing is left of this one.
+    /// All others are final: nobody knows which of them counts, and the next start says.
     pub fn finish(self, live: LiveEntries, synced: Synced) -> Result<Manifest, CheckpointError> {
         let manifest = Manifest {
             partition: self.partition,
@@ -133,14 +141,31 @@ impl<D: Disk> CheckpointWriter<D> {
             self.give_up();
             return Err(error);
         }
-        self.disk
-            .rename(&new, &name)
-            .map_err(failed("renaming", &new))?;
+        if let Err(source) = self.disk.rename(&new, &name) {
+            return Err(self.not_renamed(source, &new));
+        }
         self.disk
             .sync_dir()
-            .map_err(failed("syncing the folder of", &name))?;
-        self.remove_older()?;
+            .map_err(uncertain("syncing the folder of", &name))?;
+        self.remove_older();
         Ok(manifest)
+    }
+
+    /// A system without room has not renamed anything, if the manifest is still the one that it was.
+    fn not_renamed(self, source: io::Error, new: &str) -> CheckpointError {
+        let name = manifest::file_name(self.partition);
+        let is_full = super::is_full(&source);
+        let error = failed("renaming", new)(source);
+        let found = names(&self.disk, self.node, self.partition);
+        if is_full && found.is_ok_and(|index| index != Some(self.at.index)) {
+            remove_unfinished(&self.disk, new);
+            self.give_up();
+            return error;
+        }
+        match error {
+            CheckpointError::Disk { source, .. } => uncertain("renaming", &name)(source),
+            other => other,
+        }
     }
 
     /// Ends it without one, and gives back the room that it took: on a full disk the next attempt needs it.
@@ -167,32 +192,57 @@ impl<D: Disk> CheckpointWriter<D> {
         file.write_at(&[IoSlice::new(&bytes)], 0)
             .map_err(failed("writing", new))?;
         file.sync().map_err(failed("syncing", new))?;
-        // The name of the pieces' file must not come later than the manifest that names it.
+        // The name of the pieces' file must not come later than the manifest that names it. A sync of the folder stands for all names in it:
+        // when it fails, for whatever reason, nobody knows which of them are durable.
         self.disk
             .sync_dir()
-            .map_err(failed("syncing the folder of", new))
+            .map_err(uncertain("syncing the folder of", new))
     }
 
-    fn remove_older(&self) -> Result<(), CheckpointError> {
-        let names = match self.disk.list() {
-            Ok(names) => names,
-            // The next checkpoint of the partition does it.
-            Err(error) if is_passing(&error) => return Ok(()),
-            Err(error) => return Err(failed("listing", "the checkpoints' folder")(error)),
-        };
-        for name in names {
+    /// What cannot be removed is none of this checkpoint's, which counts: the next one of the partition tries again, and each start.
+    fn remove_older(&self) {
+        for name in self.disk.list().unwrap_or_default() {
             let older = of_file_name(&name).is_some_and(|(partition, index)| {
                 partition == self.partition && index != self.at.index
             });
             if older {
-                self.disk.remove(&name).map_err(failed("removing", &name))?;
+                remove_unfinished(&self.disk, &name);
             }
         }
-        Ok(())
     }
 }
 
-/// A file that nothing names. What is left of it is removed at the next start if not now.
+/// The entry of the checkpoint that the manifest of a partition names, if there is a whole manifest.
+fn names<D: Disk>(
+    disk: &D,
+    node: NodeIdentity,
+    partition: PartitionId,
+) -> Result<Option<LogIndex>, CheckpointError> {
+    match manifest::read(disk, &manifest::file_name(partition), node, partition) {
+        Ok(manifest) => Ok(Some(manifest.at.index)),
+        Err(CheckpointError::Damaged { .. }) => Ok(None),
+        Err(CheckpointError::Disk { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes what is left of a checkpoint at the same entry that was given up; never the one that counts.
+fn remove_left<D: Disk>(
+    disk: &D,
+    node: NodeIdentity,
+    (partition, at): (PartitionId, CheckpointAt),
+    name: &str,
+) -> Result<(), CheckpointError> {
+    if names(disk, node, partition)? == Some(at.index) {
+        let name = name.to_owned();
+        return Err(CheckpointError::Counts { name });
+    }
+    disk.remove(name).map_err(not_made(name))
+}
+
+/// A file that nothing names. What is left of it is removed later if not now.
 fn remove_unfinished<D: Disk>(disk: &D, name: &str) {
     let _removed = disk.remove(name);
 }

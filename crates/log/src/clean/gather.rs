@@ -196,7 +196,8 @@ impl<F: DiskFile> Gathering<F> {
                     | Kind::Checkpoint
                     | Kind::Piece
                     | Kind::Sealed
-                    | Kind::Cleaned,
+                    | Kind::Cleaned
+                    | Kind::Last,
                 )
                 | None => {}
             }

@@ -45,7 +45,9 @@ impl From<CheckpointError> for Trouble {
             | CheckpointError::NotMade { .. }
             | CheckpointError::Version { .. }
             | CheckpointError::Foreign { .. }
-            | CheckpointError::Damaged { .. } => Self::Damaged(error.to_string()),
+            | CheckpointError::Damaged { .. }
+            | CheckpointError::Counts { .. }
+            | CheckpointError::Uncertain { .. } => Self::Damaged(error.to_string()),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     format::BLOCK_BYTES,
     ids::{BatchNumber, SegmentNumber},
     kept::KeptEntries,
-    log::{Log, Segment},
+    log::{Log, Segment, Void},
 };
 
 /// Segments that may be cleaned: older than the active one, wholly below the checkpoints, without doubt and without a needed
@@ -120,8 +120,9 @@ impl<D: Disk> Log<D> {
             room: self.room_to_clean(),
             ..Survey::default()
         };
+        let void = self.void_entries();
         for (number, segment) in closed {
-            match self.cleanable(*number, segment) {
+            match self.cleanable(*number, segment, &void) {
                 Cleanable::Yes => {}
                 Cleanable::InPieces => {
                     survey.in_pieces += 1;
@@ -193,7 +194,8 @@ impl<D: Disk> Log<D> {
     #[must_use]
     pub fn source(&self, number: SegmentNumber) -> Option<Source> {
         let segment = self.segments.get(&number)?;
-        let cleanable = self.cleanable(number, segment) == Cleanable::Yes;
+        let void = self.void_entries();
+        let cleanable = self.cleanable(number, segment, &void) == Cleanable::Yes;
         if number >= self.active.segment || !cleanable {
             return None;
         }
@@ -220,7 +222,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Whether moving what is needed of it would free it: all its entries are below the checkpoints.
-    fn cleanable(&self, number: SegmentNumber, segment: &Segment) -> Cleanable {
+    fn cleanable(&self, number: SegmentNumber, segment: &Segment, void: &[Void]) -> Cleanable {
         let covered = segment.ranges.iter().all(|(id, (_, last))| {
             let checkpoint = self.partitions.get(id).and_then(|known| known.checkpoint);
             checkpoint.is_some_and(|at| *last <= at.index)
@@ -234,7 +236,8 @@ impl<D: Disk> Log<D> {
             })
         };
         let covered = covered || self.config.has(Planted::CleanUncovered);
-        if segment.in_doubt != 0 || segment.moved.is_some() || !covered {
+        let waits = self.shadows(number, segment, void);
+        if segment.in_doubt != 0 || segment.moved.is_some() || !covered || waits {
             return Cleanable::No;
         }
         match in_pieces() {

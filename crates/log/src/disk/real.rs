@@ -119,6 +119,10 @@ impl Disk for FileDisk {
         self.open_at(name, OFlags::CREATE | OFlags::TRUNC)
     }
 
+    fn create_new(&self, name: &str) -> io::Result<RealFile> {
+        self.open_at(name, OFlags::CREATE | OFlags::EXCL)
+    }
+
     fn open(&self, name: &str) -> io::Result<RealFile> {
         self.open_at(name, OFlags::empty())
     }

@@ -127,6 +127,8 @@ pub enum RecordKind {
     Kept,
     /// A segment of which all that was needed was moved; its number is the term.
     Cleaned,
+    /// The last entry of a partition that was written before; its index.
+    Last,
     /// Of a kind that this program does not know.
     Unknown(u8),
 }
@@ -249,6 +251,7 @@ impl RecordSummary {
             Some(Kind::Sealed) => RecordKind::Sealed,
             Some(Kind::Kept) => RecordKind::Kept,
             Some(Kind::Cleaned) => RecordKind::Cleaned,
+            Some(Kind::Last) => RecordKind::Last,
             None => RecordKind::Unknown(frame.kind),
         };
         let kept = (kind == RecordKind::Kept).then(|| kept_of(frame)).flatten();

@@ -135,6 +135,7 @@ impl<'a> RecordFinder<'a> {
                 | RecordKind::Checkpoint
                 | RecordKind::Sealed
                 | RecordKind::Cleaned
+                | RecordKind::Last
                 | RecordKind::Unknown(_) => {}
             }
         }

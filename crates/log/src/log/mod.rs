@@ -9,6 +9,7 @@
 mod cut;
 mod opened;
 mod roll;
+mod segment;
 mod space;
 mod summing;
 
@@ -16,25 +17,26 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io::IoSlice,
     ops::RangeInclusive,
-    sync::Arc,
 };
 
 use courser_contract::{LogIndex, PartitionId};
 
-pub(crate) use self::opened::Opened;
 pub use self::{
     cut::{HeldSegment, LogCut, is_same_segment},
     space::{Space, SpaceState},
 };
+pub(crate) use self::{
+    opened::Opened,
+    segment::{Segment, Void, replace},
+};
 
 use crate::{
-    batch::{Batch, Change, Run, Seal, Tags},
+    batch::{Batch, Change, PieceRef, Run, Seal, Tags},
     config::{LogConfig, Planted},
     disk::{Disk, DiskFile},
     error::{BatchPlace, WriteError},
     format::{BLOCK_BYTES, FLAG_WITNESS},
     ids::{BatchNumber, Place, SegmentNumber, StartId, Synced},
-    kept::KeptEntries,
     live::LiveEntries,
     places::{LogPlaces, Places},
     prepare::Unwanted,
@@ -92,6 +94,8 @@ pub struct Log<D: Disk> {
     own: Option<Batch>,
     batches_made: u32,
     failed: bool,
+    /// Whether there may be doubted partitions.
+    has_doubted: bool,
     counts: LogCounts,
 }
 
@@ -124,36 +128,14 @@ pub(crate) struct Ready<F> {
     pub(crate) bytes: u64,
 }
 
-/// What is in a segment.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Segment {
-    /// Lowest and highest index of each partition's entries in it.
-    pub(crate) ranges: BTreeMap<PartitionId, (LogIndex, LogIndex)>,
-    pub(crate) last: BatchNumber,
-    /// Byte of its last batch, and the checksum of that one's header.
-    pub(crate) last_at: u64,
-    pub(crate) last_crc: u32,
-    /// A batch that it is known to have ended with, or one of a later segment that is gone, where that one is lost; 0 when none is.
-    pub(crate) lost: BatchNumber,
-    pub(crate) bytes: u64,
-    /// Damage of which nobody knows yet whom it concerns: bits of partitions.
-    pub(crate) in_doubt: u64,
-    /// Something of it was found damaged: it gets no summary, and its file is not used again.
-    pub(crate) is_damaged: bool,
-    /// Entries of which it has kept records.
-    pub(crate) kept: BTreeMap<PartitionId, Arc<KeptEntries>>,
-    /// Older segments of which it says that all that was needed of them was moved.
-    pub(crate) cleaned: Vec<SegmentNumber>,
-    /// All that is needed of it is elsewhere, once this batch is synced.
-    pub(crate) moved: Option<BatchNumber>,
-}
-
 /// What the log keeps for each partition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub(crate) hard_state: Option<HardState>,
     pub(crate) checkpoint: Option<CheckpointAt>,
     pub(crate) live: LiveEntries,
+    /// Entries may be lost, and none was written since the log was opened: nobody knows which was the last.
+    pub(crate) doubted: bool,
 }
 
 /// What was done since the log was opened.
@@ -444,12 +426,12 @@ impl<D: Disk> Log<D> {
         let segment = self.segments.entry(place.segment).or_default();
         segment.last = self.last.number;
         (segment.last_at, segment.last_crc) = (place.offset, self.last.crc);
-        let mut cleaned = None;
+        let (mut cleaned, mut replaces) = (None, false);
         for change in changes {
             match *change {
                 Change::Entries(run) => {
                     segment.note(run);
-                    self.places.add(run, place);
+                    replaces |= self.places.add(run, place);
                 }
                 Change::Piece(piece) => {
                     segment.note(Run {
@@ -464,7 +446,7 @@ impl<D: Disk> Log<D> {
                     };
                     places.push(place);
                     if piece.is_last {
-                        self.places.add_pieces(partition, index, places);
+                        replaces |= self.places.add_pieces(partition, index, places);
                     } else {
                         self.pieces = Some((partition, index, places));
                     }
@@ -487,24 +469,38 @@ impl<D: Disk> Log<D> {
             segment.moved = Some(self.last.number);
             self.sweep = true;
         }
-    }
-}
-
-impl Segment {
-    /// Takes entries that lie in it.
-    pub(crate) fn note(&mut self, run: Run) {
-        let (first, last) = self
-            .ranges
-            .entry(run.partition)
-            .or_insert((run.first, run.last));
-        *first = run.first.min(*first);
-        *last = run.last.max(*last);
+        if replaces {
+            self.void_replaced(changes);
+        }
+        if self.has_doubted {
+            self.end_doubts(changes);
+        }
     }
 
-    /// Takes kept records that lie in it.
-    pub(crate) fn keep(&mut self, run: Run) {
-        let kept = self.kept.entry(run.partition).or_default();
-        // Shared with a cleaner only once the segment is full.
-        Arc::make_mut(kept).add(run.first, run.last);
+    /// Who writes entries has gone on without those that may be lost.
+    #[cold]
+    fn end_doubts(&mut self, changes: &[Change]) {
+        for change in changes {
+            if let Change::Entries(Run { partition, .. })
+            | Change::Piece(PieceRef { partition, .. }) = change
+                && let Some(known) = self.partitions.get_mut(partition)
+            {
+                known.doubted = false;
+            }
+        }
+        self.has_doubted = self.partitions.values().any(|known| known.doubted);
+    }
+
+    /// What entries of a batch have replaced is void.
+    #[cold]
+    fn void_replaced(&mut self, changes: &[Change]) {
+        for change in changes {
+            let (partition, first) = match *change {
+                Change::Entries(run) => (run.partition, run.first),
+                Change::Piece(piece) => (piece.partition, piece.index),
+                Change::HardState(..) | Change::Kept(_) | Change::Cleaned(_) => continue,
+            };
+            replace(&mut self.segments, partition, first);
+        }
     }
 }

@@ -53,6 +53,7 @@ impl<D: Disk> Log<D> {
             stuck: VecDeque::new(),
             leaving_bytes: 0,
             segments: found.segments,
+            has_doubted: found.partitions.values().any(|known| known.doubted),
             partitions: found.partitions,
             unsummed,
             discredited: BTreeSet::new(),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use courser_contract::PartitionId;
+use courser_contract::{LogIndex, PartitionId};
 
 use super::{Active, Known, Log, Ready, Segment};
 use crate::{
@@ -14,8 +14,9 @@ use crate::{
     ids::SegmentNumber,
     kept::KeptEntries,
     live::LiveEntries,
+    places::PartitionPlaces,
     prepare::{Made, Make, NewSegment, PrepareJob, Prepared, Remove, Unwanted, Use, write_header},
-    record::CheckpointAt,
+    record::{CheckpointAt, HardState},
 };
 
 /// Files of one job: some milliseconds each, and the next segment waits behind them.
@@ -222,7 +223,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Writes what makes older segments unnecessary: term, vote, commit and checkpoint of every partition, and which batch is
+    /// Writes what makes older segments unnecessary: term, vote, commit, checkpoint and last entry of every partition, and which batch is
     /// the last of each older segment.
     pub(crate) fn write_head(&mut self) -> Result<(), WriteError> {
         let mut own = self.take_own();
@@ -246,13 +247,14 @@ impl<D: Disk> Log<D> {
             }
         }
         // Batches below name the partitions that are theirs alone.
-        let partitions: Vec<(PartitionId, Known)> = self
+        let partitions: Vec<(PartitionId, Facts)> = self
             .partitions
             .iter()
             .map(|(partition, known)| {
-                let facts = Known {
-                    live: LiveEntries::NONE,
-                    ..*known
+                let facts = Facts {
+                    hard_state: known.hard_state,
+                    checkpoint: known.checkpoint,
+                    last: self.last_of(*partition, known),
                 };
                 (*partition, facts)
             })
@@ -268,6 +270,21 @@ impl<D: Disk> Log<D> {
         }
         self.put(own, FLAG_HEAD)?;
         Ok(())
+    }
+
+    /// No entry of a partition above this one has been written, if that is known. One that is not whole yet counts: a part of it may be before.
+    fn last_of(&self, partition: PartitionId, known: &Known) -> Option<LogIndex> {
+        if known.doubted {
+            return None;
+        }
+        let places = self.places.of(partition);
+        let there = places.and_then(PartitionPlaces::last);
+        let there = there.unwrap_or(LogIndex(0));
+        let open = self.pieces.iter().filter(|(of, ..)| *of == partition);
+        let open = open.map(|(_, index, _)| *index).max();
+        // Those below a checkpoint may be gone with their segments.
+        let saved = known.checkpoint.map(|at| at.index);
+        Some(there.max(open.unwrap_or(there)).max(saved.unwrap_or(there)))
     }
 
     /// Whether nothing of a segment is needed.
@@ -336,13 +353,24 @@ impl<D: Disk> Log<D> {
     }
 }
 
-/// Whether both facts of a partition found room.
-fn push_facts(own: &mut Batch, partition: PartitionId, known: &Known) -> bool {
-    // Facts are repeated when a batch ends between the two: the later ones say the same.
+/// What a head says of a partition.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    hard_state: Option<HardState>,
+    checkpoint: Option<CheckpointAt>,
+    last: Option<LogIndex>,
+}
+
+/// Whether all facts of a partition found room.
+fn push_facts(own: &mut Batch, partition: PartitionId, known: &Facts) -> bool {
+    // Facts are repeated when a batch ends between them: the later ones say the same.
     let state = known.hard_state;
     let pushed = state.is_none_or(|state| own.push_hard_state(partition, state) == Push::Taken);
     pushed
         && known
             .checkpoint
             .is_none_or(|at| own.push_checkpoint(partition, at) == Push::Taken)
+        && known
+            .last
+            .is_none_or(|last| own.push_last(partition, last) == Push::Taken)
 }

@@ -64,6 +64,11 @@ impl<D: Disk> Log<D> {
         for (id, range) in &segment.ranges {
             partitions.entry(*id).or_default().range = Some(*range);
         }
+        for (id, (first, last)) in &segment.void {
+            let range = &mut partitions.entry(*id).or_default().range;
+            let (begin, end) = range.unwrap_or((*first, *last));
+            *range = Some((begin.min(*first), end.max(*last)));
+        }
         for (id, kept) in &segment.kept {
             partitions.entry(*id).or_default().kept = Arc::clone(kept);
         }

@@ -1,8 +1,8 @@
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 
-use super::{FILL_SYNC_BYTES, NewSegment, fill};
-use crate::disk::DiskFile;
+use super::{FILL_SYNC_BYTES, Make, NewSegment, PrepareError, Use, fill};
+use crate::disk::{Disk, DiskFile};
 use crate::format::BLOCK_BYTES;
 use crate::ids::{NodeIdentity, SegmentNumber, StartId};
 
@@ -74,4 +74,42 @@ fn a_segment_is_filled_by_whole_blocks_at_addresses_that_need_no_copy() {
         let most = FILL_SYNC_BYTES + BLOCK_BYTES as u64;
         assert!(*file.unsynced_max.borrow() <= most);
     }
+}
+
+/// Whoever takes a file for one of another length than it has.
+#[cfg(feature = "testing")]
+#[test]
+fn m44_a_file_of_another_length_does_not_become_a_segment() {
+    const BYTES: u64 = 64 << 10;
+    let new = |segment, bytes| NewSegment {
+        segment: SegmentNumber(segment),
+        bytes,
+        node: NodeIdentity(1),
+        start: StartId {
+            counter: 1,
+            word: 2,
+        },
+        syncs_folder: true,
+    };
+    let disk = crate::testing::MemDisk::new();
+    let make = |segment, bytes, recycle| Make {
+        new: new(segment, bytes),
+        recycle,
+        leaves: 0,
+    };
+    make(1, BYTES, None)
+        .run(&disk)
+        .result
+        .expect("there is room");
+    for (number, bytes) in [(2, 2 * BYTES), (3, BYTES / 2)] {
+        let made = make(number, bytes, Some(SegmentNumber(number - 1))).run(&disk);
+        assert!(matches!(made.result, Err(PrepareError::Failed { .. })));
+        assert_eq!(made.left, Some((SegmentNumber(number), Use::Room)));
+        let file = disk
+            .open(&SegmentNumber(number).file_name())
+            .expect("it is there");
+        assert_eq!(file.len().expect("it has one"), BYTES);
+    }
+    let made = make(4, BYTES, Some(SegmentNumber(3))).run(&disk);
+    made.result.expect("it fits");
 }

@@ -52,7 +52,12 @@ impl Hand {
                     data: it.data,
                 })),
                 Some(
-                    Kind::HardState | Kind::Checkpoint | Kind::Piece | Kind::Sealed | Kind::Cleaned,
+                    Kind::HardState
+                    | Kind::Checkpoint
+                    | Kind::Piece
+                    | Kind::Sealed
+                    | Kind::Cleaned
+                    | Kind::Last,
                 )
                 | None => {}
             }

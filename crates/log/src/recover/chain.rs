@@ -79,6 +79,7 @@ pub(super) fn scan<F: DiskFile>(
             .unwrap_or_default(),
         unproven: VecDeque::new(),
     };
+    chain.picture.counts_void = chain.config.has(Planted::CountVoid);
     let place = Place {
         segment: survey.next_segment,
         offset: BLOCK,

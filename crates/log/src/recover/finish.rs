@@ -115,6 +115,7 @@ impl<F> Scanned<F> {
             records: self.picture.records,
             entries: self.picture.entries,
             orphan_pieces: self.picture.orphan_pieces,
+            void: self.picture.void,
             passed_over: self.picture.passed_over,
             leftovers: self.survey.leftovers,
             unproven: self.unproven.front().map(|batch| batch.place),
@@ -218,7 +219,7 @@ impl<F: DiskFile> Stock<F> {
             active: None,
             ready: VecDeque::new(),
             free: std::mem::take(&mut survey.blank),
-            unwanted: Vec::new(),
+            unwanted: std::mem::take(&mut survey.unfit),
             next_segment: survey.next_segment,
         };
         let newest = picture.segments.keys().next_back().copied();
@@ -328,6 +329,8 @@ fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryRepor
         let live = partition.known.live.clone();
         let missing_live = missing_live(*id, &live, &picture.places, &picture.segments);
         let manifest_lost = lost_manifest(partition, manifests.get(id).map(|m| m.at.index));
+        let damage = manifest_lost.or(partition.damage);
+        partition.known.doubted = damage.is_some();
         let known = &partition.known;
         let mut hard_state = known.hard_state.unwrap_or(HardState::NONE);
         if let Some(at) = known.checkpoint {
@@ -345,7 +348,7 @@ fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryRepor
                 .seen
                 .max(hard_state.commit)
                 .max(partition.said_checkpoint.unwrap_or(LogIndex(0))),
-            damage: manifest_lost.or(partition.damage),
+            damage,
             lost_at: lost_at.get(id).copied().flatten(),
             behind: std::mem::take(&mut partition.behind),
         };

@@ -9,6 +9,8 @@
 
 use std::collections::BTreeSet;
 
+use courser_contract::LogIndex;
+
 use super::{
     bad::Candidate,
     chain::{BLOCK, Chain, Link},
@@ -17,12 +19,13 @@ use super::{
     survey::Survey,
 };
 use crate::{
+    batch::Run,
     config::Planted,
     disk::DiskFile,
     error::OpenError,
     format::{BATCH_HEADER_BYTES, BatchHeader, FLAG_WITNESS, Header, Seen},
     ids::{BatchNumber, Place, SegmentNumber},
-    log::{LastBatch, Segment},
+    log::{LastBatch, Segment, replace},
     summary::Summary,
 };
 
@@ -185,11 +188,23 @@ impl Picture {
         };
         self.cleaned.extend(&segment.cleaned);
         for (id, said) in summary.partitions {
-            self.places.take(id, &said);
+            if let Some(from) = self.places.take(id, &said) {
+                replace(&mut self.segments, id, from);
+            }
             if let Some((first, last)) = said.range {
                 segment.ranges.insert(id, (first, last));
                 let partition = self.partitions.entry(id).or_default();
                 partition.seen = partition.seen.max(last);
+                // Of those behind the last one that counts, others were in their place when it was written.
+                let counts = said.runs.iter().map(|run| run.last).max();
+                let void = counts.map_or(first, LogIndex::next);
+                if void <= last {
+                    segment.note_void(Run {
+                        partition: id,
+                        first: void,
+                        last,
+                    });
+                }
             }
             if said.kept.runs().next().is_some() {
                 segment.kept.insert(id, said.kept);

@@ -15,7 +15,7 @@ use crate::{
         FRAME_FLAG_OPTIONAL, KEPT_HEADER_BYTES, Kind, NUMBER_MAX, PieceHeader, partition_bit,
     },
     ids::{BatchNumber, Place, SegmentNumber},
-    log::{Known, Segment},
+    log::{Known, Segment, replace},
     places::Places,
     record::HardState,
     scan::RawFrame,
@@ -34,7 +34,11 @@ pub(super) struct Picture {
     pub(super) records: u64,
     pub(super) entries: u64,
     pub(super) orphan_pieces: u64,
+    /// Entries, and pieces of such, in whose place others are.
+    pub(super) void: u64,
     pub(super) passed_over: u64,
+    /// Whether void entries count: never, but for a planted bug.
+    pub(super) counts_void: bool,
     doubts: Vec<Doubt>,
     open: Option<OpenEntry>,
 }
@@ -53,6 +57,10 @@ pub(super) struct Partition {
     pub(super) behind: Vec<RecoveredEntry>,
     /// The highest index of an entry that was read, whatever became of it.
     pub(super) seen: LogIndex,
+    /// The highest term of one.
+    led: Term,
+    /// No entry above the checkpoint was written before this place, as a head says: nothing that is lost there is missing.
+    covered: Option<Place>,
 }
 
 /// Lost batches with something of these partitions.
@@ -94,11 +102,18 @@ impl Partition {
         last.unwrap_or_else(|| self.checkpoint())
     }
 
+    /// Whether an entry is one of those in whose place others are, as the checkpoint shows: terms ascend.
+    fn is_void(&self, term: Term, index: LogIndex) -> bool {
+        let saved = self.known.checkpoint;
+        saved.is_some_and(|at| index > at.index && term < at.term)
+    }
+
     /// A lost batch may have held its hard state: an entry or a checkpoint of a newer term shows that this was so. Whom this node voted for in that
-    /// term nobody knows any more, so it begins in the next one, in which it voted for nobody.
+    /// term nobody knows any more, so it begins in the next one, in which it voted for nobody. Entries behind those that are lost count, too: what
+    /// takes their place must be of a higher term than they.
     fn pass_unknown_votes(&mut self) {
         let saved = self.known.checkpoint.map_or(Term(0), |at| at.term);
-        let led = self.entries.last().map_or(saved, |entry| entry.term);
+        let led = self.led.max(saved);
         let known = self.known.hard_state.unwrap_or(HardState::NONE);
         if led > known.term {
             self.known.hard_state = Some(HardState {
@@ -117,6 +132,7 @@ impl Picture {
                 hard_state: None,
                 checkpoint: Some(manifest.at),
                 live: manifest.live.clone(),
+                doubted: false,
             };
             let partition = Partition {
                 known,
@@ -133,7 +149,9 @@ impl Picture {
             records: 0,
             entries: 0,
             orphan_pieces: 0,
+            void: 0,
             passed_over: 0,
+            counts_void: false,
             doubts: Vec::new(),
             open: None,
         }
@@ -158,10 +176,12 @@ impl Picture {
         let made_sense = match kind {
             Kind::Entry => {
                 self.drop_open(frame.partition);
-                self.take_entry(frame, place);
+                if !self.pass_void(&frame, place) {
+                    self.take_entry(frame, place);
+                }
                 true
             }
-            Kind::Piece => self.take_piece(&frame, place),
+            Kind::Piece => self.pass_void(&frame, place) || self.take_piece(&frame, place),
             Kind::HardState => self.take_hard_state(&frame),
             Kind::Checkpoint => {
                 let partition = self.partitions.entry(frame.partition).or_default();
@@ -171,12 +191,15 @@ impl Picture {
                 }
                 is_an_index
             }
+            Kind::Last => {
+                let partition = self.partitions.entry(frame.partition).or_default();
+                if frame.index <= partition.checkpoint() {
+                    partition.covered = Some(place);
+                }
+                true
+            }
             Kind::Kept => {
-                let run = Run {
-                    partition: frame.partition,
-                    first: frame.index,
-                    last: frame.index,
-                };
+                let run = run_of(&frame);
                 self.segments.entry(place.segment).or_default().keep(run);
                 self.places.add_kept(frame.partition, place);
                 frame.data.len() >= KEPT_HEADER_BYTES
@@ -210,13 +233,28 @@ impl Picture {
         true
     }
 
+    /// Passes over an entry in whose place others are, or a piece of one. All that was written before it is below the checkpoint or as void as it
+    /// is, so nothing that is lost there is missing.
+    fn pass_void(&mut self, frame: &RawFrame, place: Place) -> bool {
+        let id = frame.partition;
+        let partition = self.partitions.entry(id).or_default();
+        if !partition.is_void(frame.term, frame.index) || self.counts_void {
+            return false;
+        }
+        partition.seen = partition.seen.max(frame.index);
+        partition.led = partition.led.max(frame.term);
+        self.void += 1;
+        clear(&mut self.doubts, id);
+        let segment = self.segments.entry(place.segment).or_default();
+        segment.note_void(run_of(frame));
+        true
+    }
+
     fn take_entry(&mut self, frame: RawFrame, place: Place) {
-        let run = Run {
-            partition: frame.partition,
-            first: frame.index,
-            last: frame.index,
-        };
-        self.places.add(run, place);
+        let run = run_of(&frame);
+        if self.places.add(run, place) {
+            replace(&mut self.segments, run.partition, run.first);
+        }
         self.segments.entry(place.segment).or_default().note(run);
         self.deliver(frame.partition, frame.term, frame.index, frame.data);
     }
@@ -232,6 +270,7 @@ impl Picture {
             // Older entries may be gone: their segments were used again.
             .max(LogIndex(checkpoint.0 + 1));
         partition.seen = partition.seen.max(index);
+        partition.led = partition.led.max(term);
         match partition.damage {
             // It replaces what is missing and all behind that: who wrote it went on without (M44).
             Some(PartitionDamage::Missing { first, .. }) if index <= first => {
@@ -283,18 +322,16 @@ impl Picture {
             same && open.data.len() as u64 == offset
         });
         let Some(open) = self.open.as_mut().filter(|_| fits) else {
-            // Its beginning was lost with a rotten batch or a recycled segment.
+            // Its beginning was lost with a rotten batch or a recycled segment, or was not read. It lies there all the same, as for who reads all.
             self.orphan_pieces += 1;
+            let segment = self.segments.entry(place.segment).or_default();
+            segment.note(run_of(frame));
             return true;
         };
         open.data.extend_from_slice(part);
         open.places.push(place);
         let so_far = open.data.len() as u64;
-        let run = Run {
-            partition: frame.partition,
-            first: frame.index,
-            last: frame.index,
-        };
+        let run = run_of(frame);
         self.segments.entry(place.segment).or_default().note(run);
         if so_far > total {
             return false;
@@ -302,8 +339,12 @@ impl Picture {
         if so_far == total
             && let Some(open) = self.open.take()
         {
-            self.places
-                .add_pieces(open.partition, open.index, open.places);
+            if self
+                .places
+                .add_pieces(open.partition, open.index, open.places)
+            {
+                replace(&mut self.segments, run.partition, run.first);
+            }
             self.deliver(open.partition, open.term, open.index, open.data.freeze());
         }
         true
@@ -355,11 +396,24 @@ impl Picture {
         of.map(|doubt| doubt.place).max()
     }
 
+    /// What is lost before a head that says that all entries of a partition are below its checkpoint was below it, too.
+    fn clear_covered(&mut self) {
+        for (id, partition) in &self.partitions {
+            let before = |doubt: &&mut Doubt| partition.covered.is_some_and(|it| doubt.place < it);
+            for doubt in self.doubts.iter_mut().filter(before) {
+                if doubt.concerns(*id) {
+                    doubt.cleared.push(*id);
+                }
+            }
+        }
+    }
+
     /// Ends the reading: what is still in doubt is damage.
     pub(super) fn finish(&mut self) {
         if let Some(open) = self.open.take() {
             self.orphan_pieces += open.places.len() as u64;
         }
+        self.clear_covered();
         for doubt in &self.doubts {
             let (mut open, mut is_known) = (0, false);
             for (id, partition) in &mut self.partitions {
@@ -383,6 +437,14 @@ impl Picture {
                 segment.in_doubt |= if is_known { open } else { doubt.partitions };
             }
         }
+    }
+}
+
+fn run_of(frame: &RawFrame) -> Run {
+    Run {
+        partition: frame.partition,
+        first: frame.index,
+        last: frame.index,
     }
 }
 

@@ -30,6 +30,8 @@ pub struct RecoveryReport {
     pub damages: Vec<Damage>,
     /// Pieces of entries that never became whole.
     pub orphan_pieces: u64,
+    /// Entries, and pieces of such, that do not count, since the checkpoint is of a higher term: others have taken their place.
+    pub void: u64,
     /// Records of kinds that this program may pass over.
     pub passed_over: u64,
     /// Bytes at the end of the log that were written once more since no sync of them is known.
@@ -122,6 +124,9 @@ impl fmt::Display for RecoveryReport {
                 "; {} pieces of unfinished entries dropped",
                 self.orphan_pieces
             )?;
+        }
+        if self.void > 0 {
+            write!(f, "; {} entries that others have replaced", self.void)?;
         }
         for damage in &self.damages {
             write!(f, "; DAMAGE {damage}")?;

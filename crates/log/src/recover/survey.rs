@@ -12,6 +12,7 @@ use crate::{
     error::OpenError,
     format::{Header, Seen, SegmentHeader},
     ids::{NodeIdentity, Place, SegmentNumber},
+    prepare::Unwanted,
     scan::{Fault, Window},
     summary::Summary,
 };
@@ -20,8 +21,10 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Survey<F> {
     pub(super) files: BTreeMap<SegmentNumber, Found<F>>,
-    /// Files that hold nothing for sure, by the number of their name: recycling stopped half-way.
+    /// Files that hold nothing for sure, as long as a segment is now, by the number of their name: recycling stopped half-way.
     pub(super) blank: VecDeque<SegmentNumber>,
+    /// The same of another length, which are of no use.
+    pub(super) unfit: Vec<Unwanted>,
     /// Files that were being made, which never had a number, and summaries without a segment.
     pub(super) unfinished: Vec<String>,
     pub(super) next_segment: SegmentNumber,
@@ -53,6 +56,7 @@ impl<F: crate::disk::DiskFile> Survey<F> {
         let mut survey = Self {
             files: BTreeMap::new(),
             blank: VecDeque::new(),
+            unfit: Vec::new(),
             unfinished: Vec::new(),
             next_segment: SegmentNumber(1),
             gone: None,
@@ -160,7 +164,13 @@ impl<F: crate::disk::DiskFile> Survey<F> {
                 self.sizes.insert(header.segment_bytes.get());
                 if header.segment.get() != number.0 {
                     self.leftovers.half_recycled += 1;
-                    self.blank.push_back(number);
+                    match window.len() {
+                        bytes if bytes == config.segment_bytes() => self.blank.push_back(number),
+                        bytes => self.unfit.push(Unwanted {
+                            segment: number,
+                            bytes,
+                        }),
+                    }
                     return Ok(());
                 }
                 (true, window.len() < header.segment_bytes.get())

@@ -19,6 +19,7 @@ fn finds(seed: u64, planted: Planted) -> bool {
         | Planted::HeadWithoutHardStates
         | Planted::FreeLiveSegments
         | Planted::ReadVoid
+        | Planted::CountVoid
         | Planted::ReadRecycled => {
             run(seed, lose_power);
         }

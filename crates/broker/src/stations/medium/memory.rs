@@ -219,6 +219,16 @@ impl Disk for Medium {
         }
     }
 
+    fn create_new(&self, name: &str) -> io::Result<MediumFile> {
+        match self {
+            Self::Files(disk) => disk.create_new(name).map(MediumFile::Files),
+            Self::Memory(folder) => {
+                let made = folder.change(("create", name), || folder.disk().create_new(name));
+                made.map(|file| folder.file(name, file))
+            }
+        }
+    }
+
     fn open(&self, name: &str) -> io::Result<MediumFile> {
         match self {
             Self::Files(disk) => disk.open(name).map(MediumFile::Files),

@@ -272,12 +272,29 @@ impl World {
         });
     }
 
+    /// What is needed changes by entries alone: the last one, or one without records where that is below a checkpoint.
+    fn above_saved(&mut self, partition: u16, last: u64) -> u64 {
+        if self.saved.get(&partition).is_none_or(|(at, _)| *at < last) {
+            return last;
+        }
+        self.last[usize::from(partition)] = last + 1;
+        self.write(&[Record::Entry {
+            partition: PartitionId(partition + 1),
+            term: Term(1),
+            index: LogIndex(last + 1),
+            data: vec![7; 32].into(),
+        }]);
+        self.log.sync().expect("synced");
+        last + 1
+    }
+
     /// A checkpoint of what one partition needs now.
     pub(crate) fn checkpoint(&mut self, partition: u16) {
         let index = self.last[usize::from(partition)];
         if index == 0 {
             return;
         }
+        let index = self.above_saved(partition, index);
         let all = (partition, 0, 0, 0)..(partition + 1, 0, 0, 0);
         let needed: BTreeSet<Reference> = self.needed.range(all).copied().collect();
         let id = PartitionId(partition + 1);

@@ -1,7 +1,10 @@
 //! Files that are not what they were made, or not this log's.
 
 use courser_contract::PartitionId;
-use courser_log::{DamageKind, Log, Manifests, OpenError, PartitionDamage};
+use courser_log::{
+    DamageKind, Disk as _, Log, Manifests, OpenError, PartitionDamage, SegmentNumber,
+    testing::MemDisk,
+};
 
 use super::recorded::{Recorded, damage, entries, open_with};
 use crate::support::{self, SEGMENT, open, start};
@@ -25,8 +28,7 @@ fn a_missing_segment_is_damage_when_it_is_needed() {
     while recorded.log.segments() < 4 {
         recorded.write_synced(&[1]);
     }
-    let second = courser_log::SegmentNumber(recorded.places[0].place.segment.0 + 1);
-    use courser_log::Disk as _;
+    let second = SegmentNumber(recorded.places[0].place.segment.0 + 1);
     recorded.disk.remove(&second.file_name()).expect("removed");
     let recovered = recorded.restart(2);
     assert!(matches!(
@@ -184,4 +186,75 @@ fn no_index_of_a_checkpoint_whose_manifest_is_lost_is_free() {
         checkpoint: saved.index,
     };
     assert_eq!(damage(&recovered, 1), Some(lost));
+}
+
+/// A log, and behind it a file that has its next number in its name alone: the process ended between the two steps of using it again.
+fn half_recycled() -> (Recorded, SegmentNumber) {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    while let Some(job) = recorded.log.prepare() {
+        recorded.log.prepared(job.run()).expect("synced");
+    }
+    let names = recorded.disk.names();
+    let spare = names.last().expect("one is ready");
+    let number = SegmentNumber::of_file_name(spare).expect("a segment");
+    let renamed = SegmentNumber(number.0 + 5);
+    let disk = &recorded.disk;
+    disk.rename(spare, &renamed.file_name()).expect("renamed");
+    disk.sync_dir().expect("synced");
+    (recorded, renamed)
+}
+
+/// Goes on with segments of this size, and starts again in each of them.
+fn fill_and_restart(disk: &MemDisk, segment_bytes: u64) -> MemDisk {
+    let mut disk = disk.kill();
+    for counter in 2..8 {
+        let (log, recovered) = open_with(&disk, counter, segment_bytes);
+        assert_eq!(recovered.report.damages, [], "{}", recovered.report);
+        let mut recorded = Recorded::on_log(disk.clone(), log, &recovered);
+        let segments = recorded.log.segments();
+        while recorded.log.segments() < segments + 2 {
+            while let Some(job) = recorded.log.prepare() {
+                recorded.log.prepared(job.run()).expect("synced");
+            }
+            recorded.write_synced(&[1]);
+        }
+        disk = disk.kill();
+    }
+    disk
+}
+
+/// Its length was not looked at: with larger segments it became one that was shorter than its header said, so the next start found the end of
+/// the log damaged.
+#[test]
+fn m44_a_half_recycled_file_of_another_length_is_not_used() {
+    for segment_bytes in [2 * SEGMENT, 3 * SEGMENT] {
+        let (recorded, blank) = half_recycled();
+        let disk = fill_and_restart(&recorded.disk, segment_bytes);
+        assert!(!disk.names().contains(&blank.file_name()), "it is removed");
+        for name in disk.names() {
+            let len = disk.bytes(&name).expect("it is there").len() as u64;
+            let is_segment = SegmentNumber::of_file_name(&name).is_some();
+            assert!(
+                !is_segment || len == segment_bytes || len == SEGMENT,
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_half_recycled_file_is_used_again() {
+    let (recorded, blank) = half_recycled();
+    let before = recorded.disk.names().len();
+    let (mut log, recovered) = open_with(&recorded.disk.kill(), 2, SEGMENT);
+    assert_eq!(recovered.report.leftovers.half_recycled, 1);
+    while let Some(job) = log.prepare() {
+        log.prepared(job.run()).expect("synced");
+    }
+    assert_eq!(log.counts().recycled, 1);
+    assert!(!recorded.disk.names().contains(&blank.file_name()));
+    drop(log);
+    let disk = fill_and_restart(&recorded.disk, SEGMENT);
+    assert!(disk.names().len() > before);
 }

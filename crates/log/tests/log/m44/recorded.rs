@@ -27,7 +27,12 @@ impl Recorded {
     }
 
     pub(crate) fn on(disk: MemDisk, counter: u32) -> Self {
-        let (mut log, recovered) = open(&disk, counter, &Manifests::new()).expect("opens");
+        let (log, recovered) = open(&disk, counter, &Manifests::new()).expect("opens");
+        Self::on_log(disk, log, &recovered)
+    }
+
+    /// Goes on with a log in which nothing is damaged.
+    pub(crate) fn on_log(disk: MemDisk, mut log: Log<MemDisk>, recovered: &Recovered) -> Self {
         let last = recovered
             .partitions
             .iter()

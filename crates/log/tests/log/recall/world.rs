@@ -212,9 +212,13 @@ impl World {
 
     /// A checkpoint of what a partition still needs.
     pub(crate) fn checkpoint(&mut self, partition: u16) {
-        let Some(index) = self.last.get(&partition).copied() else {
+        if !self.last.contains_key(&partition) {
             return;
-        };
+        }
+        // What is needed changes by entries alone: this one stands for those that took what was given out.
+        let taken = self.entry(partition, &[]);
+        self.write(&[taken]);
+        let index = self.last[&partition];
         let id = PartitionId(partition);
         let at = CheckpointAt {
             index: LogIndex(index),

@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, io::ErrorKind, ops::Range};
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::{
-    Batch, CheckpointAt, CheckpointStore, HardState, LiveEntries, Log, LogConfig, Manifests,
-    NodeIdentity, OpenError, PrepareJob, Push, Record, Recovered, StartId, WriteError,
+    Batch, CheckpointAt, CheckpointError, CheckpointStore, HardState, LiveEntries, Log, LogConfig,
+    Manifests, NodeIdentity, OpenError, PrepareJob, Push, Record, Recovered, StartId, WriteError,
     testing::{Call, Choices, MemDisk, Planted},
 };
 
@@ -156,7 +156,11 @@ impl World {
         let id = self.choices.below(PARTITIONS) as u16;
         let data = self.data();
         let replaces = self.choices.below(30) == 0;
-        let back = self.choices.below(5);
+        // Sometimes many, as after a loss that was accepted: those that come are below a checkpoint long before they are as many.
+        let back = match self.choices.below(4) {
+            0 => self.choices.below(60),
+            _ => self.choices.below(5),
+        };
         let partition = state.entry(id).or_default();
         let floor = partition.checkpoint.map_or(0, |at| at.index.0);
         let last = partition
@@ -164,7 +168,11 @@ impl World {
             .last_key_value()
             .map_or(floor, |(index, _)| *index);
         let mut index = last + 1;
-        let mut term = partition.hard_state.term.0.max(1);
+        let led = partition.entries.last_key_value();
+        let saved = partition.checkpoint.map_or(1, |at| at.term.0);
+        let mut term = partition.hard_state.term.0;
+        // Terms ascend.
+        term = term.max(led.map_or(saved, |(_, (term, _))| *term));
         if replaces {
             index = index.saturating_sub(back).max(floor + 1);
             term += 1;
@@ -241,17 +249,17 @@ impl World {
         Ok(())
     }
 
-    /// A checkpoint of all that one partition has; half of the entries stay needed.
-    pub(crate) fn checkpoint(&mut self) {
+    /// A checkpoint of all that one partition has; half of the entries stay needed. When it fails for good a start may find it all the same.
+    pub(crate) fn checkpoint(&mut self) -> Result<(), CheckpointError> {
         let id = self.choices.below(PARTITIONS) as u16;
         let Some(partition) = self.state().get(&id).cloned() else {
-            return;
+            return Ok(());
         };
         let Some((index, (term, _))) = partition.entries.last_key_value() else {
-            return;
+            return Ok(());
         };
         if self.states.len() > 1 {
-            return;
+            return Ok(());
         }
         let at = CheckpointAt {
             index: LogIndex(*index),
@@ -264,24 +272,42 @@ impl World {
             .map(|(index, entry)| (*index, entry.clone()))
             .collect();
         let ranges: LiveEntries = live.keys().map(|index| LogIndex(*index)).collect();
-        let id = PartitionId(id);
-        let Ok(mut writer) = self.store.writer(id, at) else {
-            return;
-        };
-        let written = writer.piece(b"state");
-        let synced = self.log.synced();
-        if written.is_err() || writer.finish(ranges.clone(), synced).is_err() {
-            return;
-        }
-        let state = self.states.last_mut().expect("there is always a state");
-        let partition = state.get_mut(&id.0).expect("it was there");
+        let mut saved = self.state().clone();
+        let partition = saved.get_mut(&id).expect("it was there");
         partition.checkpoint = Some(at);
         partition.live = live;
         partition.entries.clear();
         partition.hard_state.commit = partition.hard_state.commit.max(at.index);
         partition.hard_state.term = partition.hard_state.term.max(at.term);
-        // The log must not know less than the checkpoint says.
-        self.log.set_checkpoint(id, at, ranges);
+        let id = PartitionId(id);
+        match self.save(id, at, &ranges) {
+            Ok(()) => {
+                self.states = vec![saved];
+                // The log must not know less than the checkpoint says.
+                self.log.set_checkpoint(id, at, ranges);
+                Ok(())
+            }
+            Err(error) => {
+                if !error.is_passing() {
+                    self.states.push(saved);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn save(
+        &self,
+        id: PartitionId,
+        at: CheckpointAt,
+        live: &LiveEntries,
+    ) -> Result<(), CheckpointError> {
+        let mut writer = self.store.writer(id, at)?;
+        if let Err(error) = writer.piece(b"state") {
+            writer.give_up();
+            return Err(error);
+        }
+        writer.finish(live.clone(), self.log.synced()).map(|_| ())
     }
 
     /// Segments are made ready by a slower thread.
@@ -338,7 +364,7 @@ impl World {
                 self.log.witness().expect("written");
                 self.states.drain(..self.states.len() - 1);
             }
-            13 => self.checkpoint(),
+            13 => self.checkpoint().expect("saved"),
             _ => self.background().expect("synced"),
         }
     }
@@ -450,17 +476,39 @@ pub(crate) fn checkpoint_at(index: u64, term: u64) -> CheckpointAt {
     }
 }
 
+/// A folder of checkpoints without states.
+#[derive(Default)]
+pub(crate) struct CheckpointFolder(MemDisk);
+
+impl CheckpointFolder {
+    fn open(&self) -> (CheckpointStore<MemDisk>, Manifests) {
+        let (store, loaded) = CheckpointStore::open(self.0.clone(), NODE).expect("it opens");
+        (store, loaded.manifests)
+    }
+
+    pub(crate) fn manifests(&self) -> Manifests {
+        self.open().1
+    }
+
+    pub(crate) fn take(
+        &self,
+        partition: PartitionId,
+        at: CheckpointAt,
+        live: LiveEntries,
+        synced: courser_log::Synced,
+    ) {
+        let mut writer = self.open().0.writer(partition, at).expect("created");
+        writer.piece(b"state").expect("written");
+        writer.finish(live, synced).expect("finished");
+    }
+}
+
 /// The manifests of a folder in which partition 1 has a checkpoint at this index, of which nothing older is needed.
 pub(crate) fn manifest(index: u64, partition: u16, synced: courser_log::Synced) -> Manifests {
-    let disk = MemDisk::new();
-    let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
-    let mut writer = store
-        .writer(PartitionId(partition), checkpoint_at(index, 1))
-        .expect("created");
-    writer.piece(b"state").expect("written");
-    writer.finish(LiveEntries::NONE, synced).expect("finished");
-    let (_, loaded) = CheckpointStore::open(disk, NODE).expect("opens");
-    loaded.manifests
+    let folder = CheckpointFolder::default();
+    let at = checkpoint_at(index, 1);
+    folder.take(PartitionId(partition), at, LiveEntries::NONE, synced);
+    folder.manifests()
 }
 
 /// Steps without failures, and a crash now and then.
@@ -512,4 +560,41 @@ pub(crate) fn fail_and_restart(world: &mut World, choices: &mut Choices, call: C
         world.restart(disk, checkpoints);
         lose_power(world, choices);
     }
+}
+
+/// A call of checkpoints that fails, and others behind it until one has failed for good; then the process ends, perhaps the power too.
+pub(crate) fn fail_a_checkpoint(world: &mut World, choices: &mut Choices) -> bool {
+    let calls = [
+        Call::Create,
+        Call::Write,
+        Call::Sync,
+        Call::Rename,
+        Call::Remove,
+        Call::SyncDir,
+    ];
+    let kinds = [ErrorKind::StorageFull, ErrorKind::Other];
+    let call = calls[choices.below(calls.len() as u64) as usize];
+    let kind = kinds[choices.below(2) as usize];
+    world.checkpoints.fail(call, choices.below(6), 2, kind);
+    let mut went_on = false;
+    for _ in 0..60 {
+        if choices.below(3) == 0 {
+            world.write().expect("written");
+        }
+        world.sync().expect("synced");
+        world.background().expect("synced");
+        match world.checkpoint() {
+            Ok(()) => {}
+            Err(error) if error.is_passing() => went_on = true,
+            Err(_) => break,
+        }
+    }
+    match choices.below(2) {
+        0 => lose_power(world, choices),
+        _ => {
+            let (disk, checkpoints) = (world.disk.kill(), world.checkpoints.kill());
+            world.restart(disk, checkpoints);
+        }
+    }
+    went_on
 }
