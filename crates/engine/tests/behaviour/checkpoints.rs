@@ -278,6 +278,22 @@ fn a_checkpoint_cut_anywhere_is_an_error() {
     }
 }
 
+/// Numbers of volatile partitions begin with this byte; an outbox that led to one was taken.
+#[test]
+fn m19_a_byte_of_a_volatile_partition_anywhere_is_an_error_or_another_state() {
+    let mut world = furnished();
+    let whole = whole(&mut world);
+    let log = log(&world);
+    let mut bytes: Vec<u8> = whole.pieces.iter().flatten().copied().collect();
+    for at in 0..bytes.len() {
+        let before = std::mem::replace(&mut bytes[at], 0xC0);
+        if let Ok(partition) = read(&bytes, &log) {
+            partition.check();
+        }
+        bytes[at] = before;
+    }
+}
+
 #[test]
 fn changed_bytes_are_an_error_or_another_state_and_never_a_panic() {
     let mut world = furnished();

@@ -249,7 +249,8 @@ impl Parts {
         let to: PartitionId = reader.read()?;
         let next: Seq = reader.read()?;
         let outboxes = &mut self.state.outboxes;
-        if next < outboxes.base() || next.0 == u64::MAX || !outboxes.restore(to, next) {
+        let is_possible = !to.is_volatile() && next >= outboxes.base() && next.0 != u64::MAX;
+        if !is_possible || !outboxes.restore(to, next) {
             return Err(DecodeError::Invalid("outbox"));
         }
         Ok(())

@@ -76,7 +76,8 @@ fn m47_on_a_full_disk_the_cleaner_works_and_leaves_a_segment_to_others() {
 /// start, and a disk of which a quarter is not needed took nothing any more.
 #[test]
 fn m47_a_cleaner_that_is_killed_again_and_again_finds_room_in_the_end() {
-    for (reserve, share) in [(2, 45), (3, 25), (4, 25)] {
+    // A broker keeps three at least.
+    for (reserve, share) in [(3, 45), (3, 25), (4, 25)] {
         for seed in [2, 5, 8] {
             let mut world = full(seed, reserve, u64::from(reserve));
             world.forget_some(share);
