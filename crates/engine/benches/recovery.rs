@@ -2,7 +2,6 @@
 //!
 //! `cargo bench -p courser-engine --bench recovery`; under `cargo test` it runs with few sessions and messages.
 
-#[expect(dead_code, reason = "tests use more of it")]
 #[path = "../tests/stored/support.rs"]
 mod stored_support;
 
