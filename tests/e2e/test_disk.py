@@ -226,14 +226,16 @@ def test_m47_a_disk_whose_files_are_used_up_refuses_and_recovers(small_disk):
     absent, _ = raw.resume("absent")
     absent.subscribe(raw.topic(), qos=1)
     publisher = raw.connect("pub")
-    # First what is left is enough for checkpoints, then there is nothing.
-    for left in (40, 0):
+    # First it is full of bytes, so that every partition is saved and has its files. Then what is left is enough for some segments and for
+    # checkpoints, then there is nothing.
+    for left in (None, 36, 0):
         absent.close()
         fillers = small_disk / f"fillers-{left}"
-        take_files(fillers, left)
+        if left is not None:
+            take_files(fillers, left)
         accepted = fill(publisher, raw.topic(), b"x" * 8000)
         space = os.statvfs(small_disk)
-        assert space.f_bavail * space.f_frsize > 4 << 20, "it is not full of bytes"
+        assert left is None or space.f_bavail * space.f_frsize > 4 << 20, "it is not full of bytes"
         with urllib.request.urlopen(f"{found.http}/readyz", timeout=20) as answer:
             assert answer.status == 200, "it refuses, and serves"
         absent, present = raw.resume("absent")

@@ -199,9 +199,8 @@ fn live_entries(live: &EntrySet, bug: Option<Bug>) -> LiveEntries {
 
 fn is_full(error: &CheckpointError) -> bool {
     use std::error::Error;
-    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
     let source = error
         .source()
         .and_then(|source| source.downcast_ref::<std::io::Error>());
-    source.is_some_and(|source| matches!(source.kind(), StorageFull | QuotaExceeded))
+    source.is_some_and(|source| source.kind() == std::io::ErrorKind::StorageFull)
 }

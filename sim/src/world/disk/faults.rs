@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use courser_contract::ShardId;
 use courser_log::SpaceState;
-use courser_log::testing::{Call, MemDisk, Withheld};
+use courser_log::testing::{Call, MemDisk};
 
 use super::super::{Event, World};
 use super::DiskEvent;
@@ -102,29 +102,21 @@ impl World {
         }
     }
 
-    /// The disk fills up, or has room again. A third of those that are full say that they have room.
+    /// The disk fills up, or has room again.
     pub(super) fn disk_full(&mut self, full: bool) {
         let full = full && !self.healing;
-        // Drawn apart: a world that is full in another way is the same world.
-        let mut rng = Rng::new(self.plan.seed ^ 0x0000_F011_0000 ^ self.now);
-        let withheld = match rng.below(6) {
-            0 if full => Some(Withheld::Files),
-            1 if full => Some(Withheld::Bytes),
-            _ => None,
-        };
         let Some(disk) = self.disk.as_deref_mut() else {
             return;
         };
         let segment = disk.plan.segment_bytes;
         for folder in [&disk.log_folder, &disk.checkpoint_folder] {
             let room = disk.rng.below(3 * segment);
-            set_room(folder, (full && withheld.is_none()).then_some(room));
-            folder.withhold(withheld);
+            set_room(folder, full.then_some(room));
         }
         if let Some(running) = &mut disk.running {
             running.log.refresh_space();
         }
-        self.note(format_args!("the disk is full: {full} {withheld:?}"));
+        self.note(format_args!("the disk is full: {full}"));
         self.tell_room();
         self.disk_later(1, DiskEvent::Write);
     }

@@ -203,3 +203,18 @@ fn m47_what_has_room_in_the_segment_that_is_written_does_not_wait_for_another_on
     assert_eq!(world.survivors(0, 3), (1..=27).collect::<Vec<u64>>());
     world.end();
 }
+
+/// `/readyz` and the metrics say it: nobody could connect, and all numbers looked right.
+#[test]
+fn m47_a_writer_that_waits_for_room_says_for_how_long() {
+    let mut world = World::new(1);
+    world.begin();
+    assert_eq!(world.state.waiting(), None);
+    let answered = world.fill_up();
+    let waits = world.state.waiting().expect("one order has no room");
+    assert!(waits >= Duration::from_millis(100), "{waits:?}");
+    world.disk.set_capacity(None);
+    world.done(0);
+    assert_eq!(world.state.waiting(), None, "behind {answered} orders");
+    world.end();
+}
