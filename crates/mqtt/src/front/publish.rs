@@ -333,7 +333,7 @@ impl Front {
     /// Our Receive Maximum: v5 section 3.3.4. 3.1.1 clients do not know it; their next packets wait.
     #[inline]
     pub(super) fn check_quota(&mut self) -> Result<Flow, Fault> {
-        let Some(inbound) = &mut self.inbound else {
+        let Some(inbound) = &self.inbound else {
             return Ok(Flow::Next);
         };
         let max = usize::from(self.config.receive_maximum.get());
@@ -342,11 +342,21 @@ impl Front {
                 reason: ReasonCode::ReceiveMaximumExceeded,
                 text: "more publishes under way than Receive Maximum",
             }),
-            ProtocolVersion::V311 if inbound.tickets.len() >= max => {
+            ProtocolVersion::V5 => Ok(Flow::Next),
+            ProtocolVersion::V311 => Ok(self.check_answers()),
+        }
+    }
+
+    /// As many answers wait as a client may have publishes under way; then its next packets do.
+    #[inline]
+    pub(super) fn check_answers(&mut self) -> Flow {
+        let max = usize::from(self.config.receive_maximum.get());
+        match &mut self.inbound {
+            Some(inbound) if inbound.tickets.len() >= max => {
                 inbound.blocked = Blocked::OnTicket;
-                Ok(Flow::Wait)
+                Flow::Wait
             }
-            ProtocolVersion::V5 | ProtocolVersion::V311 => Ok(Flow::Next),
+            Some(_) | None => Flow::Next,
         }
     }
 }

@@ -7,7 +7,7 @@ use courser_contract::{
 };
 
 use super::close::Fault;
-use super::publish::{Blocked, Incoming, REFUSED_MS, SETTLE_MS, reason_for};
+use super::publish::{Incoming, REFUSED_MS, SETTLE_MS, reason_for};
 use super::tickets::{Answer, Hold, Tickets, Way};
 use super::{Flow, Front};
 use crate::codec::{PacketType, ProtocolVersion, ReasonCode};
@@ -28,6 +28,7 @@ impl Front {
             .and_then(|inbound| inbound.holds.get(incoming.packet_id));
         let flow = match held {
             None => self.check_quota()?,
+            // Answered in their turn too, and no Receive Maximum counts them.
             Some(_) => self.check_answers(),
         };
         if flow == Flow::Wait {
@@ -43,18 +44,6 @@ impl Front {
             self.publish_by_front(now, incoming, fx);
         }
         Ok(Flow::Next)
-    }
-
-    /// Repeats are answered in their turn too, and no Receive Maximum counts them: as many answers wait as a client may have publishes under way.
-    fn check_answers(&mut self) -> Flow {
-        let max = usize::from(self.config.receive_maximum.get());
-        match &mut self.inbound {
-            Some(inbound) if inbound.tickets.len() >= max => {
-                inbound.blocked = Blocked::OnTicket;
-                Flow::Wait
-            }
-            Some(_) | None => Flow::Next,
-        }
     }
 
     /// The same packet id before its exchange is over: v3 [MQTT-4.3.3-2], v5 [MQTT-4.3.3-10].
