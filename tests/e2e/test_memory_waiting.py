@@ -11,7 +11,7 @@ import time
 import pytest
 import wire
 from raw import RawClient
-from test_memory import MIB, QUOTA, SMALL, Client, Healthy, Server, queue
+from test_memory import AWAY, QUOTA, SMALL, Client, Healthy, Server, fill_a_third, queue
 from wire import PUBACK, PUBCOMP, PUBREC, V3, V5
 
 pytestmark = [pytest.mark.courser, pytest.mark.timeout(180)]
@@ -65,7 +65,7 @@ def test_while_a_third_waits_those_who_take_their_messages_get_them(tmp_path, ra
     with serving(tmp_path) as server:
         with Healthy(server.port) as healthy:
             queuer, waiting = queue(server, healthy)
-        assert waiting > SMALL / 3 * 0.9, f"{waiting // MIB} MiB"
+        assert fill_a_third(waiting), waiting
         publisher, _ = come(server, V5, "publisher")
 
         # Who takes what comes, kept or not, gets as much as there is.
@@ -145,7 +145,8 @@ def test_while_a_third_waits_qos_2_of_kept_sessions_is_refused(tmp_path, raw):
             reader.message(payload=b"kept")
             assert time.monotonic() < deadline, "it is not refused"
         # What waited goes with the session that it waited for.
-        Client(server.port, "absent").close()
+        for number in range(AWAY):
+            Client(server.port, f"absent{number}").close()
         deadline = time.monotonic() + PATIENCE
         while not takes_qos_2(kept):
             assert time.monotonic() < deadline, "the room that was freed is not used"
