@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Arg, Args, Subcommand, ValueEnum};
 use courser_broker::Anonymous;
 use courser_settings::{Errors, Resolved, Shown, Sources, schema};
 use serde_json::{Map, Value, json};
@@ -40,6 +40,7 @@ enum Verb {
         output: Report,
     },
     /// Print every setting with the value that a server would have; with --server or --context, with the one that this server has
+    #[command(mut_arg("server", of_flag_alone), mut_arg("context", of_flag_alone))]
     Show {
         #[command(flatten)]
         flags: SettingFlags,
@@ -58,6 +59,7 @@ enum Verb {
     Schema,
     /// Print what differs from the defaults, or from another file, and when a change to it would apply. With --server or --context: what
     /// that server has; or, beside flags that give settings, what these would change there
+    #[command(mut_arg("server", of_flag_alone), mut_arg("context", of_flag_alone))]
     Diff {
         #[command(flatten)]
         flags: SettingFlags,
@@ -69,6 +71,16 @@ enum Verb {
         #[command(flatten)]
         output: OutputFlags,
     },
+}
+
+/// Without these flags no server is asked, whatever variables say and contexts there are.
+fn of_flag_alone(argument: Arg) -> Arg {
+    match argument.get_id().as_str() {
+        "server" => argument.help(
+            "Server that is asked: http://HOST:PORT, the path of a socket, or that of a data folder",
+        ),
+        _ => argument.help("The same, by the name that `courser context add` has given it"),
+    }
 }
 
 /// What a server has is asked of it, and given here is what it would have.

@@ -10,7 +10,7 @@ use clap::Args;
 use courser_client::{Client, ClientError, Message, MessageProperty, Options, QoS, VersionChoice};
 
 use crate::cli::again::Again;
-use crate::cli::connection::Connection;
+use crate::cli::connection::{Connection, need_five};
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format;
 use crate::cli::interrupt::Interrupt;
@@ -135,6 +135,21 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl Properties {
+    /// The flags, and which of them are given.
+    fn flags(&self) -> [(&'static str, bool); 6] {
+        [
+            (
+                "--payload-format-indicator",
+                self.payload_format_indicator.is_some(),
+            ),
+            ("--message-expiry", self.message_expiry.is_some()),
+            ("--content-type", self.content_type.is_some()),
+            ("--response-topic", self.response_topic.is_some()),
+            ("--correlation-data", self.correlation_data.is_some()),
+            ("--user-property", !self.user_property.is_empty()),
+        ]
+    }
+
     fn list(&self) -> Vec<MessageProperty> {
         let mut list = Vec::new();
         let is_text = self.payload_format_indicator.map(|it| it == 1);
@@ -222,6 +237,7 @@ impl Publish {
         self.property.check()?;
         let (mut options, url_topic) = self.connection.options()?;
         options.answer_max = self.timeout;
+        need_five(&mut options, &self.properties.flags())?;
         let (topic, message) = topic_and_message(
             self.topic.clone().or(url_topic),
             [&self.topic_argument, &self.message_argument],

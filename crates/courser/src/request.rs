@@ -3,12 +3,10 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use courser_client::{
-    Client, ClientError, Filter, Message, MessageProperty, Options, VersionChoice,
-};
+use courser_client::{Client, ClientError, Filter, Message, MessageProperty, Options};
 use jiff::Timestamp;
 
-use crate::cli::connection::Connection;
+use crate::cli::connection::{Connection, need_five};
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::{self, Format, Target};
 use crate::cli::interrupt::Interrupt;
@@ -84,10 +82,7 @@ impl Request {
         let (mut options, url_topic) = self.connection.options()?;
         options.answer_max = self.timeout.min(options.answer_max);
         // Response Topic and Correlation Data are properties of 5.0.
-        match options.version {
-            VersionChoice::Auto | VersionChoice::V5 => options.version = VersionChoice::V5,
-            VersionChoice::V311 => return Err("request needs MQTT 5".to_owned()),
-        }
+        need_five(&mut options, &[("request", true)])?;
         let (topic, message) = topic_and_message(
             self.topic.clone().or(url_topic),
             [&self.topic_argument, &self.message_argument],

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use courser_client::{Client, ClientError, Filter, Message, Options, QoS, SessionState};
 
 use crate::cli::again::Again;
-use crate::cli::connection::Connection;
+use crate::cli::connection::{Connection, need_five};
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::{self, Format, Target};
 use crate::cli::interrupt::Interrupt;
@@ -145,6 +145,15 @@ impl Subscribe {
             let least = Duration::from_millis(1);
             options.answer_max = timeout.clamp(least, options.answer_max);
         }
+        let wanted = [
+            ("--retain-as-published", self.retain_as_published),
+            ("--no-local", self.no_local),
+            (
+                "--subscription-identifier",
+                self.subscription_identifier.is_some(),
+            ),
+        ];
+        need_five(&mut options, &wanted)?;
         let named = self
             .filters
             .iter()

@@ -23,6 +23,23 @@ pub(crate) enum Version {
     V311,
 }
 
+/// Speaks 5.0 and nothing else where one of these is wanted, which 3.1.1 would leave out without a word.
+///
+/// # Errors
+/// For people: 3.1.1 was asked for, and the first of them.
+pub(crate) fn need_five(options: &mut Options, wanted: &[(&str, bool)]) -> Result<(), String> {
+    let Some((what, _)) = wanted.iter().find(|(_, is_wanted)| *is_wanted) else {
+        return Ok(());
+    };
+    match options.version {
+        VersionChoice::V311 => Err(format!("{what} needs MQTT 5")),
+        VersionChoice::Auto | VersionChoice::V5 => {
+            options.version = VersionChoice::V5;
+            Ok(())
+        }
+    }
+}
+
 /// How to reach the broker and who is there.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Connection {
@@ -97,7 +114,7 @@ impl Connection {
         } else {
             0
         };
-        let options = Options {
+        let mut options = Options {
             layers: found.layers,
             bind: self.bind,
             endpoint: found.endpoint,
@@ -115,6 +132,8 @@ impl Connection {
             will,
             ..Options::default()
         };
+        let expiry = self.session_expiry_interval.is_some();
+        need_five(&mut options, &[("--session-expiry-interval", expiry)])?;
         Ok((options, found.topic))
     }
 

@@ -20,8 +20,8 @@ use crate::format::BLOCK_BYTES;
 
 /// Parts of one system call at most; more are written by several.
 const PARTS_MAX: usize = 256;
-/// Files that are left to checkpoints: those of all shards, each written beside the one that counts, and with a manifest.
-const FILES_LEFT: u64 = 32;
+/// Files that are left to checkpoints: the first ones of all partitions, with a manifest each, were 34 to 66 with two shards.
+const FILES_LEFT: u64 = 128;
 /// Fewer bytes are not read past the page cache.
 const DIRECT_READ_MIN: usize = 32 << 10;
 /// So many are at once: they are copied on while they are in the processor's cache.
