@@ -39,6 +39,8 @@ pub(super) struct Picture {
     pub(super) passed_over: u64,
     /// Whether void entries count: never, but for a planted bug.
     pub(super) counts_void: bool,
+    /// The highest term of a checkpoint: no entry of it, or of a higher one, is void.
+    saved_term: Term,
     doubts: Vec<Doubt>,
     open: Option<OpenEntry>,
 }
@@ -140,6 +142,7 @@ impl Picture {
             };
             (*id, partition)
         });
+        let saved_terms = manifests.values().map(|manifest| manifest.at.term);
         Self {
             partitions: partitions.collect(),
             segments: BTreeMap::new(),
@@ -152,6 +155,7 @@ impl Picture {
             void: 0,
             passed_over: 0,
             counts_void: false,
+            saved_term: saved_terms.max().unwrap_or(Term(0)),
             doubts: Vec::new(),
             open: None,
         }
@@ -236,6 +240,9 @@ impl Picture {
     /// Passes over an entry in whose place others are, or a piece of one. All that was written before it is below the checkpoint or as void as it
     /// is, so nothing that is lost there is missing.
     fn pass_void(&mut self, frame: &RawFrame, place: Place) -> bool {
+        if frame.term >= self.saved_term {
+            return false;
+        }
         let id = frame.partition;
         let partition = self.partitions.entry(id).or_default();
         if !partition.is_void(frame.term, frame.index) || self.counts_void {
