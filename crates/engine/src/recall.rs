@@ -378,7 +378,9 @@ impl Partition {
             let Some((seq, reference)) = next.filter(|(seq, _)| *seq < session.sent_limit) else {
                 continue;
             };
-            if live.has_room() && self.state.records.is_cold(reference.slot) {
+            // What is to end goes as soon as that is committed, and the stream is looked at then.
+            let is_doomed = self.lead.streams.doomed.contains(&(number, seq));
+            if live.has_room() && !is_doomed && self.state.records.is_cold(reference.slot) {
                 assert!(
                     self.state.records.is_waited_for(reference.slot, number),
                     "who waits for a record is told when it comes"

@@ -4,7 +4,7 @@ use courser_contract::{DetachCause, Dropped, Publish, QoS, WallMs};
 
 use crate::cold::{away, cold, numbers, start};
 use crate::people::durable;
-use crate::world::{DURABLE, Options, Recalling, World, message, to};
+use crate::world::{Commits, DURABLE, Options, Recalling, World, message, to};
 use courser_engine::Limits;
 
 /// A message that expires so many milliseconds from now.
@@ -286,4 +286,31 @@ fn a_member_of_a_group_gets_nothing_that_has_expired() {
         world.settle();
         assert_eq!((queued(&world), expired(&world)), (0, 1), "{hot_bytes}");
     }
+}
+
+/// A stream had come to a message that expired before it was asked for. It is not read, and the check of what streams wait for took that for a fault.
+#[test]
+fn m20_what_expires_before_it_is_asked_for_is_not_read_and_holds_up_nothing() {
+    let mut world = World::with_hot(Limits::default(), 0);
+    let a = away(&mut world, "a", "t");
+    send_for(&mut world, "t", "0", 2_000);
+    world.send("t", "1", QoS::AtLeastOnce);
+    world.settle();
+    assert_eq!(cold(&world), 2);
+    world.commits = Commits::Held;
+    world.recalling = Recalling::Held;
+    world.connect(a, Options::durable());
+    // All in one turn.
+    while world.commit_one(DURABLE) {}
+    assert!(world.nodes[&DURABLE].partition.has_question());
+    world.now.tick.0 += 3_000;
+    world.now.wall.0 += 3_000;
+    world.call(DURABLE, |partition, now, fx| {
+        partition.handle_timeout(now, fx)
+    });
+    world.turn();
+    assert_eq!((queued(&world), expired(&world)), (2, 1));
+    world.recalling = Recalling::AtOnce;
+    world.settle();
+    assert_eq!((world.got(a), queued(&world)), (numbers(1..2), 0));
 }
