@@ -80,6 +80,7 @@ impl Planted {
             Bug::Unrefused => plan.refusing(),
             Bug::DroppedUnderWay => plan.dropping_oldest(),
             Bug::RetainedUnbounded => plan.retaining_few(),
+            Bug::ReturnedUnasked => plan.sharing_cold(),
             _ => plan,
         }
     }
@@ -246,7 +247,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::SkipCold => (Layer::Engine, Worlds::Cold, 1, &["I1:", "I3:"]),
         Bug::ColdExpiresEarly => (Layer::Engine, Worlds::Cold, 1, &["M20:"]),
         Bug::SharedSkipCold => (Layer::Engine, Worlds::Cold, 1, &["I1:", "M35:"]),
-        Bug::ReturnedUnasked => (Layer::Engine, Worlds::Cold, 1, &["I1:", "I13:", "M35:"]),
+        Bug::ReturnedUnasked => (Layer::Engine, Worlds::Cold, 25, &["I1:", "I13:", "M35:"]),
         Bug::AllRelaxed => (Layer::Log, Worlds::Disk, 1, &["I1:", "I6:"]),
         Bug::RequestsAtOnce => (
             Layer::Engine,

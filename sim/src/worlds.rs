@@ -390,14 +390,30 @@ fn cold(seed: u64) -> Plan {
     plan.limits.hot_bytes = [0, 600, 6_000][(seed / 3 % 3) as usize];
     plan.returns = plan.returns.min(30);
     plan.expiring = 40;
-    if seed.is_multiple_of(2) {
-        plan.clients = plan.clients.clamp(4, 6);
-        plan.groups = true;
-        plan.one_group = 50;
-        plan.busy_groups = 2;
-        plan.limits.shared_strategy = STRATEGIES[(seed / 2 % 4) as usize];
+    match seed.is_multiple_of(2) {
+        true => plan.sharing(),
+        false => plan,
     }
-    plan
+}
+
+impl Plan {
+    /// The same world where half of all is for two shared groups whose members come and go.
+    fn sharing(mut self) -> Self {
+        self.clients = self.clients.clamp(4, 6);
+        self.groups = true;
+        self.one_group = 50;
+        self.busy_groups = 2;
+        self.limits.shared_strategy = STRATEGIES[(self.seed / 2 % 4) as usize];
+        self
+    }
+
+    /// The same, and nothing of what waits stays in memory. Nobody kills the node: a start asks for all anew.
+    pub(crate) fn sharing_cold(self) -> Self {
+        let mut plan = self.sharing();
+        plan.limits.hot_bytes = 0;
+        plan.kills = 0;
+        plan
+    }
 }
 
 /// How members of a shared group take turns.
