@@ -105,7 +105,7 @@ impl ScramKeys {
         }
     }
 
-    /// Keys that nobody has the password of, the same for a name each time (`secret` is drawn once a process).
+    /// Keys that nobody has the password of, the same for a name each time (`secret` stays what it is).
     fn dummy(name: &UserName, secret: &[u8]) -> Self {
         let salt = hmac(secret, &[b"salt", name.as_str().as_bytes()]);
         Self {

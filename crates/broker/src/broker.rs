@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 use courser_access::UserName;
 use courser_contract::ShardId;
 use courser_settings::{Keep, Listener, Settings};
-use rand::TryRng;
-use rand::rngs::SysRng;
 use router::SharedMatcher;
 
 use crate::access::{
@@ -253,11 +251,13 @@ fn make_logins(
     config: &Config,
     dozes: &[Arc<Doze>],
     tokens: Option<Arc<TokenKeys>>,
+    folder: Option<&DataFolder>,
 ) -> Result<Logins, StartError> {
-    let mut secret = [0; 32];
-    SysRng
-        .try_fill_bytes(&mut secret)
-        .map_err(StartError::Random)?;
+    let secret = Secret::draw().map_err(StartError::Random)?;
+    let decoys = match folder {
+        Some(folder) => Secret::of(folder.node().identity),
+        None => Secret::draw().map_err(StartError::Random)?,
+    };
     Ok(Logins {
         access: Arc::new(Access::new(dozes, config.process_limits())),
         pool: HashPool::new(
@@ -268,7 +268,8 @@ fn make_logins(
         presence: Presence::default(),
         refusals: Refusals::default(),
         tokens,
-        secret: Secret(secret),
+        secret,
+        decoys,
     })
 }
 
@@ -350,7 +351,7 @@ impl Broker {
         let dozes = ports[0].dozes.clone();
         let inboxes: Arc<[_]> = dozes.iter().map(Inbox::new).collect();
         let stop = Arc::new(StopSignal::new(config.shards));
-        let logins = Arc::new(make_logins(&config, &dozes, tokens)?);
+        let logins = Arc::new(make_logins(&config, &dozes, tokens, folder.as_ref())?);
         let clock = Clock::default();
         let connections = Arc::new(AtomicUsize::new(0));
         let memory = Arc::new(MemoryBudget::new(config.memory_max, config.shards));

@@ -20,7 +20,8 @@ use courser_access::{Principal, UserName, UserState, scram as exchange};
 use courser_contract::{FrontId, Tick, WhyRefused};
 use courser_mqtt::codec::ReasonCode;
 use courser_mqtt::front::{AuthExchange, AuthStep, Authentication, Login};
-use rand::rngs::StdRng;
+use rand::TryRng;
+use rand::rngs::{StdRng, SysError, SysRng};
 use zeroize::Zeroizing;
 
 use self::turn::{Came, Waiting};
@@ -45,8 +46,11 @@ pub(crate) struct Logins {
     pub(crate) refusals: Refusals,
     /// What tokens are verified with; none: no listener asks for tokens.
     pub(crate) tokens: Option<Arc<TokenKeys>>,
-    /// Of this process alone: keys what is remembered, and salts of users that do not exist.
+    /// Of this process alone: keys what is remembered.
     pub(crate) secret: Secret,
+    /// Of the data folder, where there is one: keys the salts of users that do not exist, which would be known by them if they changed with a
+    /// start.
+    pub(crate) decoys: Secret,
 }
 
 impl Logins {
@@ -63,6 +67,23 @@ impl Logins {
 
 /// Random bytes that are never shown.
 pub(crate) struct Secret(pub(crate) [u8; 32]);
+
+impl Secret {
+    /// # Errors
+    /// The system has no random bytes to give.
+    pub(crate) fn draw() -> Result<Self, SysError> {
+        let mut secret = [0; 32];
+        SysRng.try_fill_bytes(&mut secret)?;
+        Ok(Self(secret))
+    }
+
+    /// What lasts as long as a data folder, which others cannot read.
+    pub(crate) fn of(identity: [u8; 16]) -> Self {
+        let mut secret = [0; 32];
+        secret[..16].copy_from_slice(&identity);
+        Self(secret)
+    }
+}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

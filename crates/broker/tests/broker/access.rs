@@ -292,21 +292,32 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     broker.stop().expect("nothing failed");
 }
 
+/// A user that does not exist has a salt for good, as one that does.
+#[test]
+fn s2_the_salt_of_nobody_stays_over_a_start() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let salts = [1, 2].map(|shards| {
+        let broker = broker_on(folder.path(), shards, &[ACCOUNTS]);
+        let mut client = Client::open(broker.addresses()[0]);
+        client.send(
+            0x10,
+            &connect_by_scram("n,,n=nobody,r=fyko+d2lbbFgONRv9qkxdawL"),
+        );
+        let challenge = auth_data(&client.receive().body[1..]);
+        broker.stop().expect("nothing failed");
+        let salt = challenge.split(',').find(|it| it.starts_with("s="));
+        salt.expect("a salt").to_owned()
+    });
+    assert_eq!(salts[0], salts[1]);
+}
+
 /// A login by SCRAM, and a second one on the same connection.
 #[test]
 fn scram_logs_in_and_again() {
     let (broker, address) = with_anna(2, &["allow all #"]);
     let mut client = Client::open(address);
     let first = "n,,n=anna,r=fyko+d2lbbFgONRv9qkxdawL";
-    let mut properties = vec![21];
-    properties.extend(text("SCRAM-SHA-256"));
-    properties.push(22);
-    properties.extend(text(first));
-    let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 60];
-    body.push(properties.len() as u8);
-    body.extend(&properties);
-    body.extend(text("c1"));
-    client.send(0x10, &body);
+    client.send(0x10, &connect_by_scram(first));
     let proof = |challenge: &Packet, first: &str, password: &str| {
         assert_eq!(
             (challenge.first, challenge.body[0]),
@@ -334,11 +345,24 @@ fn scram_logs_in_and_again() {
     let end = client.receive();
     assert_eq!((end.first, end.body[0]), (0xE0, 0x87), "{end:?}");
     let mut client = Client::open(address);
-    client.send(0x10, &body);
+    client.send(0x10, &connect_by_scram(first));
     let challenge = client.receive();
     client.send(0xF0, &auth(0x18, &proof(&challenge, first, "wrong")));
     assert_eq!(client.receive().body[1], 0x87);
     broker.stop().expect("nothing failed");
+}
+
+/// Body of a CONNECT that begins with the client's first message.
+fn connect_by_scram(first: &str) -> Vec<u8> {
+    let mut properties = vec![21];
+    properties.extend(text("SCRAM-SHA-256"));
+    properties.push(22);
+    properties.extend(text(first));
+    let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 60];
+    body.push(properties.len() as u8);
+    body.extend(&properties);
+    body.extend(text("c1"));
+    body
 }
 
 /// Body of an AUTH.

@@ -53,6 +53,7 @@ impl Door {
             refusals: Refusals::default(),
             tokens: None,
             secret: Secret([secret; 32]),
+            decoys: Secret([secret; 32]),
         });
         let reply = Reply::new(Arc::new(Doze::default()));
         let mut door = Self {

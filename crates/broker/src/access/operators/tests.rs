@@ -39,6 +39,7 @@ impl Desk {
             refusals: Refusals::default(),
             tokens: None,
             secret: Secret([1; 32]),
+            decoys: Secret([2; 32]),
         });
         let mut desk = Self {
             operators: Operators::new(logins, Clock::default()),
