@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::shard::support::{Client, broker_on, disk_counter, publish};
+use crate::shard::support::{Client, broker_on_with, disk_counter, publish};
 use crate::stations::medium::memory::{Folder, Folders, NodeInMemory};
 use crate::{Broker, NodeState};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const SHARDS: u16 = 2;
+/// All of them are saved, and of each call of that there is a picture.
+const PARTITIONS: u16 = 8;
 /// What a checkpoint does to its folder; the second one of a partition removes the first.
 const WAY: [&str; 5] = ["create", "write", "sync", "rename to", "remove"];
 const TOPIC: &str = "to/away";
@@ -93,7 +95,9 @@ fn start(data: &Path) -> Broker {
         "scrub.period=0s",
         r#"class=[{filter = "relaxed/#", class = "relaxed"}]"#,
     ];
-    broker_on(data, SHARDS, &settings)
+    broker_on_with(data, SHARDS, &settings, |config| {
+        config.partitions = PARTITIONS;
+    })
 }
 
 /// The payload of a message: enough of them fill a checkpoint's interval of log soon.

@@ -3,6 +3,7 @@
 //! A partition's turn comes when the log has taken `log.checkpoint_bytes` since its last one, and partitions come one after the
 //! other so that they do not all write at once. Pieces go to the reader station, which writes them; when the manifest is
 //! durable, the group and the log forget what is below. An idle partition writes none: nothing of it is in newer segments.
+//! What counts is the log that all shards share, so one to which nothing comes is woken when that begins a segment.
 //!
 //! An orderly stop saves what the next start would have to apply, the longest first, for as long as the stop may take
 //! ([`Saves::All`]). A process that ends in the middle leaves a file that no manifest names, which the start removes.
@@ -149,16 +150,43 @@ impl Shard {
 
     /// Begins the checkpoint that has been due for longest.
     fn begin_due(&mut self, checkpoints: &mut Checkpoints) {
-        let Stores::Disk(store) = &self.store else {
-            return;
-        };
-        let (stands, now) = (store.log_bytes(), self.hub.now.tick);
+        let (stands, now) = (self.hub.disk_state().log_stands(), self.hub.now.tick);
         if self.disk_room == DiskRoom::Short {
             checkpoints.schedule.hurry(stands, now);
         }
-        if let Some(place) = checkpoints.schedule.take_due(stands, now) {
+        let has_news = |place: usize, saved: CheckpointAt| self.has_news(place, saved);
+        if let Some(place) = checkpoints.schedule.take_due(stands, now, has_news) {
             self.timed(|it| it.begin_checkpoint(checkpoints, place));
         }
+    }
+
+    /// Whether the partition at `place` has applied anything since its checkpoint at `saved`. One that has not needs no other: nothing above that
+    /// one is in the log, however much others have written.
+    fn has_news(&mut self, place: usize, saved: CheckpointAt) -> bool {
+        let owned = self.saveable(place);
+        let has_news = saved.index < owned.applied().index;
+        if !has_news {
+            // Nothing for the next start to apply either: consensus has entries of its own.
+            *owned.unsaved_bytes() = 0;
+        }
+        has_news
+    }
+
+    /// Whether a shard that is about to sleep has a checkpoint to begin: what brings that about is what others write.
+    pub(super) fn is_save_due(&self) -> bool {
+        let now = self.hub.now.tick;
+        self.checkpoints.as_ref().is_some_and(|it| {
+            matches!(it.progress, Progress::None)
+                && self.saving() == Saves::Due
+                && self.hub.serving
+                && it.schedule.is_due(self.hub.disk_state().log_stands(), now)
+        })
+    }
+
+    /// Whether one that failed is to be tried again in a while, whatever happens until then.
+    pub(super) fn has_failed_save(&self) -> bool {
+        let checkpoints = self.checkpoints.as_ref();
+        checkpoints.is_some_and(|it| it.schedule.is_resting(self.hub.now.tick))
     }
 
     /// Does something for a checkpoint, and counts for how long.
@@ -172,10 +200,12 @@ impl Shard {
 
     /// Begins a checkpoint of the partition at `place`, if that has applied anything since its last one.
     fn begin_checkpoint(&mut self, checkpoints: &mut Checkpoints, place: usize) {
+        if !self.has_news(place, checkpoints.schedule.saved(place)) {
+            return;
+        }
         let saved = self.saveable(place);
         let at = saved.applied();
-        if at.index <= checkpoints.schedule.saved(place).index || !saved.begin() {
-            // Nothing for the next start to apply either: consensus has entries of its own.
+        if !saved.begin() {
             *saved.unsaved_bytes() = 0;
             return;
         }
@@ -294,7 +324,8 @@ impl Shard {
             return;
         };
         let Some(live) = done.live else {
-            return checkpoints.schedule.failed(place, store.log_bytes(), now);
+            let stands = self.hub.disk_state().log_stands();
+            return checkpoints.schedule.failed(place, stands, now);
         };
         checkpoints.schedule.succeeded(place, at);
         store.checkpointed(Checkpointed {

@@ -147,7 +147,7 @@ impl Shard {
         self.with_partition(id, |partition, now, fx| partition.handle_timeout(now, fx));
     }
 
-    /// Looks at links that are full and at last words as long as there are some.
+    /// Looks at links that are full, at last words, and whether a checkpoint that failed may be tried again, as long as there are some.
     fn watch(&mut self) {
         self.watching = false;
         self.hub.send_overdue_words();
@@ -160,7 +160,8 @@ impl Shard {
         let full = self.hub.links.are_congested();
         let waiting = !self.hub.books.last_words.is_empty()
             || !self.hub.early.is_empty()
-            || self.disk_room == DiskRoom::Short;
+            || self.disk_room == DiskRoom::Short
+            || self.has_failed_save();
         if !self.watching && (full || waiting) {
             self.watching = true;
             self.timers

@@ -335,6 +335,7 @@ impl Shard {
         if self.hub.links.ports.has_work()
             || self.store.has_work()
             || self.recover()
+            || self.is_save_due()
             || self.recalls.as_mut().is_some_and(Recalls::has_some)
             || self.desk.has_question()
             || self.has_access_work()

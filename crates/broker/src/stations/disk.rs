@@ -60,6 +60,8 @@ pub(crate) struct DiskState {
     /// The moment of the last entry that a start has found.
     last_wall: AtomicU64,
     short: AtomicBool,
+    /// Where the log stands: bytes that were written, with what was there at the start.
+    log_stands: AtomicU64,
     /// Since when the writer has waited for room: milliseconds behind `begun`, and 1; 0 while it does not.
     waits: AtomicU64,
     begun: Instant,
@@ -153,6 +155,7 @@ impl DiskState {
             stays: Mutex::default(),
             last_wall: AtomicU64::new(0),
             short: AtomicBool::new(false),
+            log_stands: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             begun: Instant::now(),
             damage: SharedState::default(),
@@ -293,6 +296,16 @@ impl DiskState {
             self.add(Counter::TimesShort, 1);
         }
         changed
+    }
+
+    /// Where the log stands, in bytes with what was there at the start: for all shards, whoever of them has something written (M42).
+    pub(crate) fn log_stands(&self) -> u64 {
+        self.log_stands.load(Ordering::Relaxed)
+    }
+
+    /// Says where the log stands.
+    pub(crate) fn set_log_stands(&self, bytes: u64) {
+        self.log_stands.store(bytes, Ordering::Relaxed);
     }
 
     /// Says since when the writer has waited for room for what it was ordered to write; none: it does not.

@@ -56,8 +56,6 @@ pub(crate) struct Order {
     pub(crate) sync: bool,
     /// What the log may forget.
     pub(crate) checkpoints: Vec<Checkpointed>,
-    /// In the answer: where the log stands, in bytes with what was there at the start.
-    pub(crate) log_bytes: u64,
     /// In the answer: what is written and what is synced; its own records are in both where that was asked for.
     pub(crate) log: Option<(BatchNumber, Synced)>,
 }

@@ -119,6 +119,8 @@ pub(crate) struct Writer<D: Disk> {
     is_stuck: bool,
     /// What was in the log at the start.
     recovered_bytes: u64,
+    /// Segments that the log had begun when shards were last woken for that.
+    told_rolls: u64,
 }
 
 /// What the writer's thread is started with.
@@ -150,6 +152,7 @@ impl<D: Disk> Writer<D> {
             shards.push(ports.orders);
             ports.questions
         });
+        state.set_log_stands(recovered_bytes);
         Self {
             batch: log.new_batch(),
             begins_with_piece: false,
@@ -171,6 +174,7 @@ impl<D: Disk> Writer<D> {
             is_waiting_told: false,
             is_stuck: false,
             recovered_bytes,
+            told_rolls: 0,
         }
     }
 
@@ -317,7 +321,7 @@ impl<D: Disk> Writer<D> {
         if self.state.failure().is_some() {
             return;
         }
-        let log_bytes = self.recovered_bytes + self.log.counts().bytes;
+        self.tell_position();
         let mut woken: u64 = 0;
         let mut at = 0;
         while let Some(Pending { order, taken, .. }) = self.pending.get(at)
@@ -328,19 +332,37 @@ impl<D: Disk> Writer<D> {
                 at += 1;
                 continue;
             }
-            woken |= self.answer_at(at, log_bytes);
+            woken |= self.answer_at(at);
         }
         self.wake(woken);
         self.publish();
     }
 
     /// Answers one of the pending orders: the bit of its shard.
-    fn answer_at(&mut self, at: usize, log_bytes: u64) -> u64 {
+    fn answer_at(&mut self, at: usize) -> u64 {
         let Some(Pending { shard, order, .. }) = self.pending.remove(at) else {
             return 0;
         };
-        self.answer_one(shard, order, log_bytes);
+        self.answer_one(shard, order);
         1 << (shard % 64)
+    }
+
+    /// Says where the log stands, and wakes all shards when it has begun a segment: one to which nothing comes has to save what keeps older ones (M42).
+    /// Nothing that it saves would free the one that is written, so it is not woken before.
+    fn tell_position(&mut self) {
+        let counts = self.log.counts();
+        let stands = self.recovered_bytes + counts.bytes;
+        self.state.set_log_stands(stands);
+        if std::mem::replace(&mut self.told_rolls, counts.rolls) != counts.rolls {
+            self.wake_shards();
+        }
+    }
+
+    /// Wakes all shards that sleep.
+    fn wake_shards(&self) {
+        for orders in &self.shards[..self.ends_with] {
+            orders.wake();
+        }
     }
 
     fn wake(&self, woken: u64) {
@@ -351,11 +373,10 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    fn answer_one(&mut self, shard: usize, mut order: Order, log_bytes: u64) {
+    fn answer_one(&mut self, shard: usize, mut order: Order) {
         for done in order.checkpoints.drain(..) {
             self.log.set_checkpoint(done.partition, done.at, done.live);
         }
-        order.log_bytes = log_bytes;
         order.log = Some((self.log.last_batch(), self.log.synced()));
         // The shard's own copies alone keep the bytes from now on.
         order.records.clear();

@@ -44,7 +44,6 @@ pub(crate) struct OnDisk {
     question: Order,
     /// What groups have handed over and the shard has not taken.
     ready: VecDeque<Stored>,
-    log_bytes: u64,
     /// What was written and what was synced at the last answer.
     log: Option<(BatchNumber, Synced)>,
 }
@@ -61,7 +60,6 @@ impl OnDisk {
             relaxed: Order::of(Mark::Written),
             question: Order::of(Mark::Synced),
             ready: VecDeque::new(),
-            log_bytes: 0,
             log: None,
         }
     }
@@ -77,11 +75,6 @@ impl OnDisk {
             dirty: false,
         });
         self.touch(place);
-    }
-
-    /// Where the log stood at the last answer, in bytes.
-    pub(crate) const fn log_bytes(&self) -> u64 {
-        self.log_bytes
     }
 
     /// Bytes that are on their way to the disk.
@@ -164,7 +157,6 @@ impl Store for OnDisk {
 
     fn begin_turn(&mut self) {
         while let Some(order) = self.link.next_done() {
-            self.log_bytes = order.log_bytes;
             self.log = order.log;
             for &(place, number) in &order.groups {
                 let place = usize::from(place);

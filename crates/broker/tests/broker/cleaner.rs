@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::support::sessions::{KEEP, leave};
-use crate::support::{Client, Packet, broker_on, counter, publish};
+use crate::support::{Client, Packet, asked, broker_on, counter, disk_counter, publish};
 use courser_broker::Broker;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -197,5 +197,81 @@ fn no_segment_of_an_earlier_start_is_kept_for_ever() {
     // What partition 0 has saved is a state like any other.
     let (broker, address) = start(folder.path());
     fill(address, 0, BURST);
+    broker.stop().expect("nothing failed");
+}
+
+/// A session whose partition is on this one of two shards, and the number of that partition.
+fn session_on(broker: &Broker, shard: u16, name: &str) -> (Client, u16) {
+    for number in 0..64 {
+        let client_id = format!("{name} {number}");
+        let client = session(broker.addresses()[0], &client_id);
+        let row = asked(broker.control().session(&client_id)).expect("the shards answer");
+        let partition = row.expect("it is there").at.partition.0;
+        if partition % 2 == shard {
+            return (client, partition);
+        }
+        leave(client);
+    }
+    panic!("names are spread over the shards")
+}
+
+/// A shard that slept knew nothing of what others wrote: its partitions were not saved, so that what had come to them last was needed for ever, where it
+/// was, and a start had to read on from there.
+#[test]
+fn m42_a_shard_to_which_nothing_comes_keeps_no_segment() {
+    const MIB: u64 = 1 << 20;
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    // All connections are on the first shard: nothing wakes the other one.
+    let settings = [
+        "server.placement=gather",
+        "sys.interval=0s",
+        "log.checkpoint_bytes=1MiB",
+    ];
+    let broker = broker_on(folder.path(), 2, &settings);
+    let (mut reader, _) = session_on(&broker, 0, "reader");
+    reader.subscribe("read", 1);
+    let (mut away, partition) = session_on(&broker, 1, "away");
+    away.subscribe("away", 1);
+    leave(away);
+    let mut publisher = Client::connect(broker.addresses()[0], "publisher");
+    let before = files(folder.path());
+    let mut write = |bytes: u64| {
+        let until = disk_counter(&broker, "log_bytes") + bytes;
+        while disk_counter(&broker, "log_bytes") < until {
+            for id in 1..=BURST as u16 {
+                publisher.send_raw(&publish("read", 1, id, &payload(id.into())));
+            }
+            for _ in 0..BURST {
+                assert_eq!(publisher.receive().first, 0x40);
+                let Packet { first, body } = reader.receive();
+                assert_eq!(first & 0xF6, 0x32);
+                reader.send(0x40, &body[6..8]);
+            }
+        }
+    };
+    for written in (0..).step_by(MIB as usize) {
+        let left = &files(folder.path()) & &before;
+        if left.is_empty() {
+            break;
+        }
+        assert!(written < 64 * MIB, "{left:?} are still there");
+        write(MIB);
+    }
+    // What is saved stays as it is: nothing has come since.
+    let manifest = folder
+        .path()
+        .join(format!("checkpoints/{partition}.manifest"));
+    let saved_at = || std::fs::metadata(&manifest).and_then(|it| it.modified());
+    let saved = saved_at().expect("it is saved");
+    write(8 * MIB);
+    assert_eq!(saved_at().expect("it is still there"), saved);
+    publisher.send_raw(&publish("away", 1, 1, b"came"));
+    assert_eq!(publisher.receive().first, 0x40);
+    let (mut away, again) = session_on(&broker, 1, "away");
+    assert_eq!(again, partition);
+    assert_eq!(
+        away.receive_publish(),
+        ("away".to_owned(), b"came".to_vec())
+    );
     broker.stop().expect("nothing failed");
 }

@@ -22,6 +22,12 @@ struct Turn {
     wanted: LogIndex,
 }
 
+impl Turn {
+    const fn is_due(&self, stands: u64, now: Tick) -> bool {
+        self.due <= stands && self.rests_until.0 <= now.0
+    }
+}
+
 /// See the module. By place.
 #[derive(Debug)]
 pub(super) struct Schedule {
@@ -32,6 +38,8 @@ pub(super) struct Schedule {
     turns: Vec<Turn>,
     /// None is due below it: most turns of a shard look at nothing else.
     next_due: u64,
+    /// None rests for longer.
+    rest_until: Tick,
 }
 
 impl Schedule {
@@ -60,6 +68,7 @@ impl Schedule {
             hurry_at: Tick(0),
             turns: owned.map(turn_of).collect(),
             next_due: 0,
+            rest_until: Tick(0),
         }
     }
 
@@ -78,22 +87,44 @@ impl Schedule {
         self.turns[place].due = NEVER;
     }
 
-    /// The place whose checkpoint has been due for longest; its next one is due an interval later.
-    pub(super) fn take_due(&mut self, stands: u64, now: Tick) -> Option<usize> {
+    /// The place whose checkpoint has been due for longest, of those with news since the one that counts; its next one is due an interval later,
+    /// and so is that of one without: all that are due are looked at, since a shard that sleeps is not woken for each.
+    pub(super) fn take_due(
+        &mut self,
+        stands: u64,
+        now: Tick,
+        mut has_news: impl FnMut(usize, CheckpointAt) -> bool,
+    ) -> Option<usize> {
         if stands < self.next_due {
             return None;
         }
-        let may = |&place: &usize| self.turns[place].rests_until <= now;
-        let longest = (0..self.turns.len())
-            .filter(may)
-            .min_by_key(|&place| self.turns[place].due);
-        let place = longest.filter(|&place| self.turns[place].due <= stands);
-        if let Some(place) = place {
+        let mut longest: Option<(u64, usize)> = None;
+        for (place, turn) in self.turns.iter_mut().enumerate() {
+            if !turn.is_due(stands, now) {
+                continue;
+            }
+            if !has_news(place, turn.saved) {
+                turn.due = stands + self.every;
+            } else if longest.is_none_or(|(due, _)| turn.due < due) {
+                longest = Some((turn.due, place));
+            }
+        }
+        if let Some((_, place)) = longest {
             self.turns[place].due = stands + self.every;
         }
         let all = self.turns.iter().map(|turn| turn.due);
         self.next_due = all.min().unwrap_or(NEVER);
-        place
+        longest.map(|(_, place)| place)
+    }
+
+    /// Whether one is due.
+    pub(super) fn is_due(&self, stands: u64, now: Tick) -> bool {
+        stands >= self.next_due && self.turns.iter().any(|turn| turn.is_due(stands, now))
+    }
+
+    /// Whether one that failed may not be tried again yet.
+    pub(super) fn is_resting(&self, now: Tick) -> bool {
+        now < self.rest_until
     }
 
     /// A start would have to replay an entry that the disk has lost: the partition at `place` is saved next, unless a checkpoint counts that
@@ -129,7 +160,8 @@ impl Schedule {
     /// One was given up: it is due again in a while, which others have meanwhile. Whether or not the partition, or any other, goes on: segments
     /// may be needed for nothing but what it would save.
     pub(super) fn failed(&mut self, place: usize, stands: u64, now: Tick) {
-        self.turns[place].rests_until = now.after_ms(AGAIN_MS);
+        self.rest_until = now.after_ms(AGAIN_MS);
+        self.turns[place].rests_until = self.rest_until;
         self.bring_forward(place, stands);
     }
 
@@ -155,25 +187,30 @@ mod tests {
         }
     }
 
+    /// Of partitions that have all gone on.
+    fn due(schedule: &mut Schedule, stands: u64, now: Tick) -> Option<usize> {
+        schedule.take_due(stands, now, |_, _| true)
+    }
+
     /// Two partitions that were saved at entry 10; nothing is due.
     fn saved_at_10() -> Schedule {
         let mut schedule = Schedule::new(EVERY, 4, [1, 2].map(PartitionId).into_iter());
         for place in [0, 1] {
-            assert!(schedule.take_due(EVERY, Tick(0)).is_some());
+            assert!(due(&mut schedule, EVERY, Tick(0)).is_some());
             schedule.succeeded(place, at(10));
         }
-        assert_eq!(schedule.take_due(EVERY, Tick(0)), None);
+        assert_eq!(due(&mut schedule, EVERY, Tick(0)), None);
         schedule
     }
 
     #[test]
     fn the_one_that_is_due_for_longest_comes_first() {
         let mut schedule = Schedule::new(EVERY, 4, [2, 1].map(PartitionId).into_iter());
-        assert_eq!(schedule.take_due(200, Tick(0)), None);
-        assert_eq!(schedule.take_due(600, Tick(0)), Some(1));
-        assert_eq!(schedule.take_due(600, Tick(0)), Some(0));
-        assert_eq!(schedule.take_due(600, Tick(0)), None);
-        assert_eq!(schedule.take_due(1_600, Tick(0)), Some(0));
+        assert_eq!(due(&mut schedule, 200, Tick(0)), None);
+        assert_eq!(due(&mut schedule, 600, Tick(0)), Some(1));
+        assert_eq!(due(&mut schedule, 600, Tick(0)), Some(0));
+        assert_eq!(due(&mut schedule, 600, Tick(0)), None);
+        assert_eq!(due(&mut schedule, 1_600, Tick(0)), Some(0));
     }
 
     /// M42, M47: nothing more may come to the partition, since its publishers are refused for want of the room that it would give.
@@ -181,30 +218,30 @@ mod tests {
     fn m47_one_that_was_given_up_is_due_again_without_a_new_entry() {
         let mut schedule = saved_at_10();
         schedule.hurry(EVERY, Tick(0));
-        assert_eq!(schedule.take_due(EVERY, Tick(0)), Some(0));
+        assert_eq!(due(&mut schedule, EVERY, Tick(0)), Some(0));
         schedule.failed(0, EVERY, Tick(0));
         assert_eq!(schedule.saved(0), at(10), "it does not count");
-        assert_eq!(schedule.take_due(EVERY, Tick(0)), Some(1), "others go on");
+        assert_eq!(due(&mut schedule, EVERY, Tick(0)), Some(1), "others go on");
         schedule.succeeded(1, at(20));
-        assert_eq!(schedule.take_due(EVERY, Tick(0)), None, "it rests");
+        assert_eq!(due(&mut schedule, EVERY, Tick(0)), None, "it rests");
         let later = Tick(0).after_ms(AGAIN_MS);
-        assert_eq!(schedule.take_due(EVERY, later), Some(0));
+        assert_eq!(due(&mut schedule, EVERY, later), Some(0));
         schedule.succeeded(0, at(20));
-        assert_eq!(schedule.take_due(EVERY, later), None);
+        assert_eq!(due(&mut schedule, EVERY, later), None);
     }
 
     /// M44: damage that only a checkpoint of earlier entries covers.
     #[test]
     fn m44_what_is_lost_is_saved_though_the_checkpoint_under_way_fails() {
         let mut schedule = saved_at_10();
-        assert_eq!(schedule.take_due(3 * EVERY, Tick(0)), Some(0));
+        assert_eq!(due(&mut schedule, 3 * EVERY, Tick(0)), Some(0));
         schedule.hasten(0, LogIndex(15));
         schedule.failed(0, 3 * EVERY, Tick(0));
         let later = Tick(0).after_ms(AGAIN_MS);
-        assert_eq!(schedule.take_due(3 * EVERY, later), Some(0));
+        assert_eq!(due(&mut schedule, 3 * EVERY, later), Some(0));
         schedule.succeeded(0, at(15));
         schedule.hasten(0, LogIndex(15));
-        let next = schedule.take_due(3 * EVERY, later);
+        let next = due(&mut schedule, 3 * EVERY, later);
         assert_eq!(next, Some(1), "the first one is saved");
     }
 
@@ -212,17 +249,47 @@ mod tests {
     fn m44_what_is_lost_is_saved_though_the_checkpoint_under_way_began_before_it() {
         let mut schedule = saved_at_10();
         schedule.hasten(1, LogIndex(12));
-        assert_eq!(schedule.take_due(EVERY, Tick(0)), Some(1));
+        assert_eq!(due(&mut schedule, EVERY, Tick(0)), Some(1));
         schedule.hasten(1, LogIndex(25));
-        assert_eq!(schedule.take_due(EVERY, Tick(0)), Some(1));
+        assert_eq!(due(&mut schedule, EVERY, Tick(0)), Some(1));
         schedule.succeeded(1, at(20));
         assert_eq!(
-            schedule.take_due(EVERY, Tick(0)),
+            due(&mut schedule, EVERY, Tick(0)),
             Some(1),
             "20 is too early"
         );
         schedule.succeeded(1, at(25));
-        assert_eq!(schedule.take_due(EVERY, Tick(0)), None);
+        assert_eq!(due(&mut schedule, EVERY, Tick(0)), None);
+    }
+
+    /// Whoever has one of them saved looks once: nothing else may happen on its shard until the log has gone on as far again.
+    #[test]
+    fn m42_one_without_news_is_passed_over_until_an_interval_later() {
+        let mut schedule = saved_at_10();
+        assert!(!schedule.is_due(2 * EVERY - 1, Tick(0)));
+        assert!(schedule.is_due(2 * EVERY, Tick(0)));
+        let mut looked = Vec::new();
+        let place = schedule.take_due(2 * EVERY, Tick(0), |place, saved| {
+            looked.push((place, saved));
+            place == 1
+        });
+        assert_eq!((place, looked), (Some(1), vec![(0, at(10)), (1, at(10))]));
+        schedule.succeeded(1, at(20));
+        let none = |_, _| panic!("neither is due");
+        assert_eq!(schedule.take_due(3 * EVERY - 1, Tick(0), none), None);
+        assert!(!schedule.is_due(3 * EVERY - 1, Tick(0)));
+        assert_eq!(schedule.take_due(3 * EVERY, Tick(0), |_, _| false), None);
+        assert!(!schedule.is_due(4 * EVERY - 1, Tick(0)));
+    }
+
+    #[test]
+    fn m42_a_shard_may_sleep_while_one_that_failed_rests() {
+        let mut schedule = saved_at_10();
+        assert!(!schedule.is_resting(Tick(0)));
+        schedule.failed(0, EVERY, Tick(0));
+        assert!(schedule.is_resting(Tick(0)) && !schedule.is_due(EVERY, Tick(0)));
+        let later = Tick(0).after_ms(AGAIN_MS);
+        assert!(!schedule.is_resting(later) && schedule.is_due(EVERY, later));
     }
 
     #[test]
@@ -233,6 +300,6 @@ mod tests {
         schedule.hurry(EVERY, Tick(0));
         schedule.hasten(0, LogIndex(99));
         schedule.failed(1, EVERY, Tick(0));
-        assert_eq!(schedule.take_due(u64::MAX - 1, Tick(u64::MAX)), None);
+        assert_eq!(due(&mut schedule, u64::MAX - 1, Tick(u64::MAX)), None);
     }
 }

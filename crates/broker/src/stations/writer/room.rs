@@ -134,10 +134,9 @@ impl<D: Disk> Writer<D> {
         if self.state.failure().is_some() {
             return Ok(());
         }
-        let log_bytes = self.recovered_bytes + self.log.counts().bytes;
         let mut woken = 0;
         while let Some(at) = next(self) {
-            woken |= self.answer_at(at, log_bytes);
+            woken |= self.answer_at(at);
         }
         self.wake(woken);
         Ok(())
@@ -167,6 +166,10 @@ impl<D: Disk> Writer<D> {
         self.let_go(room);
         if self.state.set_room(room) {
             self.looked = Instant::now();
+            // One that sleeps may have what keeps segments (M47). Those that know of it look by themselves when it is over.
+            if room == DiskRoom::Short {
+                self.wake_shards();
+            }
         }
     }
 

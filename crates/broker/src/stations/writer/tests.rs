@@ -1,6 +1,7 @@
 //! The writer on a disk in memory: what an answer means (I2, M1, M9), how much one sync carries, and failures.
 
 mod room;
+mod wakes;
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -24,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct World {
     disk: MemDisk,
     senders: Vec<OrderSender>,
+    /// What wakes the shards.
+    dozes: Vec<Arc<Doze>>,
     state: Arc<DiskState>,
     writer: Option<Writer<MemDisk>>,
     thread: Option<JoinHandle<Result<(), WriteError>>>,
@@ -60,8 +63,10 @@ impl World {
         let (jobs, jobs_taken) = mpsc::channel();
         let (prepared_sent, prepared) = mpsc::channel();
         let (requests, asked) = mpsc::channel();
-        let (senders, receivers) = (0..shards)
-            .map(|_| orders(Arc::default(), Arc::clone(&doze)))
+        let dozes: Vec<Arc<Doze>> = (0..shards).map(|_| Arc::default()).collect();
+        let (senders, receivers) = dozes
+            .iter()
+            .map(|it| orders(Arc::clone(it), Arc::clone(&doze)))
             .unzip();
         let parts = WriterParts {
             shards: receivers,
@@ -75,6 +80,7 @@ impl World {
         Self {
             disk,
             senders,
+            dozes,
             state,
             writer: Some(Writer::new(log, 0, parts)),
             thread: None,
