@@ -23,7 +23,7 @@ const RANGE: usize = 16;
 impl SnapshotDescriptor {
     /// What the library carries beside index and term.
     pub(crate) fn data(&self) -> Bytes {
-        let mut data = BytesMut::with_capacity(8 + self.live.ranges().len() * RANGE);
+        let mut data = BytesMut::with_capacity(8 + self.live.count() * RANGE);
         data.put_u64_le(self.checkpoint);
         for (first, last) in self.live.ranges() {
             data.put_u64_le(first.0);

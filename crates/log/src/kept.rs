@@ -2,20 +2,22 @@
 //!
 //! Kept records are sorted by stream, so their entries are scattered: listed one by one they would take as much memory as the
 //! records' rows. Above a number of runs neighbouring ones become one: a segment then counts as needed for entries that it does
-//! not have, never the other way round.
+//! not have, never the other way round. Once a segment is full they are packed.
 
 use courser_contract::LogIndex;
 
-use crate::live::LiveEntries;
+use crate::live::{LiveEntries, Packed};
 
-/// Runs that a segment keeps for a partition: 64 KiB.
+/// Runs that a segment keeps for a partition: 64 KiB while it is written, behind that some 8 KiB.
 const RUNS_MAX: usize = 4_096;
 
 /// Entries of which a segment has kept records, some more perhaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptEntries {
-    /// In the order in which they came, or ascending after `settle`.
+    /// Those that came since it was closed: in the order in which they came, or ascending after `settle`.
     runs: Vec<(u64, u64)>,
+    /// The others.
+    closed: Packed,
 }
 
 impl KeptEntries {
@@ -34,10 +36,28 @@ impl KeptEntries {
         }
     }
 
+    /// Nothing more will come: takes as little memory as it can.
+    pub(crate) fn close(&mut self) {
+        self.runs.extend(self.closed.ranges());
+        self.settle();
+        self.closed = Packed::default();
+        for (first, last) in std::mem::take(&mut self.runs) {
+            self.closed.push(first, last);
+        }
+        self.closed.shrink();
+    }
+
     /// The entries, some more perhaps, in any order.
     pub fn runs(&self) -> impl Iterator<Item = (LogIndex, LogIndex)> + '_ {
-        let runs = self.runs.iter();
-        runs.map(|(first, last)| (LogIndex(*first), LogIndex(*last)))
+        let runs = self.closed.ranges().chain(self.runs.iter().copied());
+        runs.map(|(first, last)| (LogIndex(first), LogIndex(last)))
+    }
+
+    /// Whether one is perhaps among them.
+    pub(crate) fn contains(&self, index: LogIndex) -> bool {
+        let mut runs = self.runs.iter();
+        self.closed.overlaps(index.0, index.0)
+            || runs.any(|(first, last)| (*first..=*last).contains(&index.0))
     }
 
     /// Whether one of them is perhaps in a set.
@@ -47,7 +67,11 @@ impl KeptEntries {
 
     /// The same, ascending and apart.
     pub(crate) fn sorted(&self) -> Vec<(u64, u64)> {
-        let mut runs = self.runs.clone();
+        let mut runs: Vec<_> = self
+            .closed
+            .ranges()
+            .chain(self.runs.iter().copied())
+            .collect();
         sort(&mut runs, 1);
         runs
     }
@@ -101,10 +125,40 @@ mod tests {
             prop_assert!(kept.runs.len() < 2 * RUNS_MAX);
             for place in places.iter().step_by(97) {
                 let one: LiveEntries = [LogIndex(*place)].into_iter().collect();
-                prop_assert!(kept.overlaps(&one));
+                prop_assert!(kept.overlaps(&one) && kept.contains(LogIndex(*place)));
             }
             let none: LiveEntries = [LogIndex(50_001)].into_iter().collect();
-            prop_assert!(!kept.overlaps(&none));
+            prop_assert!(!kept.overlaps(&none) && !kept.contains(LogIndex(50_001)));
+            // What comes behind the end of a segment after all, as nothing should, is not forgotten either.
+            kept.close();
+            kept.add(LogIndex(60_000), LogIndex(60_000));
+            kept.close();
+            prop_assert!(kept.closed.count() <= RUNS_MAX && kept.runs.capacity() == 0);
+            for place in places.iter().step_by(97).chain(&[60_000]) {
+                prop_assert!(kept.contains(LogIndex(*place)));
+            }
+            prop_assert!(!kept.contains(LogIndex(60_001)));
+        }
+    }
+
+    /// Records of 1 KiB in a segment of 64 MiB, sorted by stream, as a cleaner writes them: of one stream every 16th entry of a long time, of a thousand
+    /// one of each in turn. As pairs of numbers it was 64 to 128 KiB.
+    #[test]
+    fn m41_a_full_segment_keeps_some_kib_of_what_it_has() {
+        for streams in [1, 1_000] {
+            let mut kept = KeptEntries::default();
+            for stream in 0..streams {
+                for at in 0..60_000 / streams {
+                    let index = LogIndex(16 * (at * streams + stream));
+                    kept.add(index, index);
+                }
+            }
+            kept.close();
+            let bytes = kept.closed.held_bytes();
+            assert!(
+                bytes <= 3 * RUNS_MAX && kept.runs.capacity() == 0,
+                "{streams} streams: {bytes} bytes"
+            );
         }
     }
 

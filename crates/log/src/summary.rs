@@ -226,9 +226,11 @@ impl OfPartition {
             offset: offset.get(),
         };
         found.kept_at = kept_at.map(place).collect();
-        found
-            .is_sound()
-            .then_some((PartitionId(head.partition.get()), found))
+        if !found.is_sound() {
+            return None;
+        }
+        Arc::make_mut(&mut found.kept).close();
+        Some((PartitionId(head.partition.get()), found))
     }
 
     /// Whether its numbers are ones that are given.

@@ -106,9 +106,9 @@ impl Finding {
             Self::Stopped {
                 partition, entries, ..
             } => {
-                let ranges = entries.ranges().iter();
+                let ranges = entries.ranges();
                 ranges
-                    .map(|(first, last)| Order::Records(*partition, *first, *last))
+                    .map(|(first, last)| Order::Records(*partition, first, last))
                     .collect()
             }
         }

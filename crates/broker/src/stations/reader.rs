@@ -234,6 +234,7 @@ where
         for (first, last) in live.ranges() {
             ranges.push_range(first, last);
         }
+        ranges.shrink();
         let bytes = writer.bytes();
         match writer.finish(ranges.clone(), synced) {
             Ok(manifest) => {

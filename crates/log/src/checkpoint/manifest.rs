@@ -47,12 +47,11 @@ pub(super) fn of_file_name(name: &str) -> Option<PartitionId> {
 }
 
 pub(super) fn encode(manifest: &Manifest, node: NodeIdentity) -> Vec<u8> {
-    let ranges = manifest.live.ranges();
     let mut header = ManifestHeader::new_zeroed();
     header.magic = MANIFEST_MAGIC;
     header.version = U16::new(CHECKPOINT_VERSION);
     header.partition = U16::new(manifest.partition.0);
-    header.ranges = U32::new(u32::try_from(ranges.len()).expect("fewer than 2^32 ranges"));
+    header.ranges = U32::new(u32::try_from(manifest.live.count()).expect("fewer than 2^32 ranges"));
     header.index = U64::new(manifest.at.index.0);
     header.term = U64::new(manifest.at.term.0);
     header.node = U64::new(node.0);
@@ -60,7 +59,7 @@ pub(super) fn encode(manifest: &Manifest, node: NodeIdentity) -> Vec<u8> {
     header.pieces = U32::new(manifest.pieces);
     header.bytes = U64::new(manifest.bytes);
     let mut bytes = header.as_bytes().to_vec();
-    for (first, last) in ranges {
+    for (first, last) in manifest.live.ranges() {
         let range = LiveRange {
             first: U64::new(first.0),
             last: U64::new(last.0),
@@ -134,6 +133,7 @@ pub(super) fn decode(
         live.push_range(LogIndex(first), LogIndex(last));
         above = Some(last);
     }
+    live.shrink();
     let manifest = Manifest {
         partition: PartitionId(header.partition.get()),
         at: CheckpointAt {

@@ -1,10 +1,11 @@
 //! How many records of each segment the checkpoints need.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use courser_contract::{LogIndex, PartitionId};
 
 use super::survey::Survey;
+use crate::kept::KeptEntries;
 
 /// Counts, one partition after the other.
 #[derive(Debug)]
@@ -20,8 +21,8 @@ pub(super) struct Weigher {
 pub(super) struct Locator {
     /// First, last, place in the survey; ascending.
     entries: Vec<(LogIndex, LogIndex, usize)>,
-    /// Segments with kept records of the partition: place in the survey, first and last of each run, ascending.
-    kept: Vec<(usize, Vec<(u64, u64)>)>,
+    /// Segments with kept records of the partition: place in the survey, and which.
+    kept: Vec<(usize, Arc<KeptEntries>)>,
     /// The one of these that was found last: checkpoints and kept records are both sorted by stream.
     near: Option<usize>,
 }
@@ -46,7 +47,7 @@ impl Weigher {
             let runs = segment.entries.iter().filter(|(of, ..)| *of == partition);
             entries.extend(runs.map(|(_, first, last)| (*first, *last, at)));
             if let Some(entries) = segment.kept.get(&partition) {
-                kept.push((at, entries.sorted()));
+                kept.push((at, Arc::clone(entries)));
             }
         }
         entries.sort_unstable();
@@ -92,26 +93,18 @@ impl Locator {
         {
             return Some(*at);
         }
-        let near = self.near.filter(|near| self.has_kept(*near, index));
-        let found = near.or_else(|| (0..self.kept.len()).find(|at| self.has_kept(*at, index)));
+        let has_kept = |at: &usize| self.kept[*at].1.contains(index);
+        let near = self.near.filter(has_kept);
+        let found = near.or_else(|| (0..self.kept.len()).find(has_kept));
         self.near = found.or(self.near);
         Some(self.kept[found?].0)
-    }
-
-    fn has_kept(&self, at: usize, index: LogIndex) -> bool {
-        let runs = &self.kept[at].1;
-        let after = runs.partition_point(|(first, _)| *first <= index.0);
-        let run = after.checked_sub(1).and_then(|at| runs.get(at));
-        run.is_some_and(|(_, last)| index.0 <= *last)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::{clean::survey::Surveyed, ids::SegmentNumber, kept::KeptEntries};
+    use crate::{clean::survey::Surveyed, ids::SegmentNumber};
 
     fn surveyed(number: u64, entries: (u64, u64), kept: &[u64]) -> Surveyed {
         let partition = PartitionId(1);
@@ -128,6 +121,7 @@ mod tests {
         for index in kept {
             entries.add(LogIndex(*index), LogIndex(*index));
         }
+        entries.close();
         entries
     }
 

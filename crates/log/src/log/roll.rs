@@ -144,6 +144,9 @@ impl<D: Disk> Log<D> {
         };
         self.segments.insert(ready.segment, fresh);
         let before = std::mem::replace(&mut self.active, active);
+        if let Some(full) = self.segments.get_mut(&before.segment) {
+            full.close();
+        }
         self.unsummed.insert(before.segment);
         if self.synced < self.last.number {
             self.dirty.push(before.file);

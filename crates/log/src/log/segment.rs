@@ -93,6 +93,13 @@ impl Segment {
         }
     }
 
+    /// It is full: what is known of it takes as little memory as it can.
+    pub(crate) fn close(&mut self) {
+        for kept in self.kept.values_mut() {
+            Arc::make_mut(kept).close();
+        }
+    }
+
     /// Takes kept records that lie in it.
     pub(crate) fn keep(&mut self, run: Run) {
         let kept = self.kept.entry(run.partition).or_default();

@@ -83,6 +83,8 @@ pub(super) fn finish<D: Disk>(
             .values_mut()
             .for_each(|segment| segment.kept.clear());
     }
+    let full = picture.segments.range_mut(..active.segment);
+    full.for_each(|(_, segment)| segment.close());
     let partitions = picture.partitions.into_iter();
     let mut log = Log::opened(Opened {
         disk,
@@ -371,15 +373,15 @@ fn missing_live(
     let kept = kept_of(id, segments);
     let mut missing_live = LiveEntries::NONE;
     for (first, last) in live.ranges() {
-        let mut from = *first;
+        let mut from = first;
         while let Some(missing) = places
             .of(id)
-            .map_or(Some(from), |places| places.first_missing(from, *last))
+            .map_or(Some(from), |places| places.first_missing(from, last))
         {
             if !kept.contains(missing) {
                 missing_live.push(missing);
             }
-            if missing >= *last {
+            if missing >= last {
                 break;
             }
             from = LogIndex(missing.0 + 1);

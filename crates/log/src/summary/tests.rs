@@ -45,6 +45,7 @@ prop_compose! {
         }
         let mut entries = KeptEntries::default();
         kept.iter().for_each(|index| entries.add(LogIndex(*index), LogIndex(*index)));
+        entries.close();
         said.kept = Arc::new(entries);
         said.kept_at = kept_at.into_iter().map(at).collect();
         said

@@ -129,7 +129,7 @@ impl Ahead {
     /// Whether there is a partition already although its checkpoint names records.
     #[cfg(test)]
     pub(super) fn is_made_with_records(&self) -> bool {
-        let has_records = !self.saved.manifest.live.ranges().is_empty();
+        let has_records = !self.saved.manifest.live.is_empty();
         has_records && matches!(self.stage, Some(Stage::Replay(..)))
     }
 
