@@ -28,6 +28,19 @@ def test_half_a_million_messages_for_absent_sessions_fit_64_mib_and_are_taken_in
     assert found["courser_recall_read_bytes_total"] < 32 * found["courser_recalled_bytes_total"]
 
 
+def test_what_a_cleaner_has_moved_is_read_back_with_four_bytes_for_each(tmp_path):
+    # Two of three sessions take theirs. One session is sent to then, on one of two shards: the partitions of the other are saved for all that.
+    settings = {"log.segment_bytes": "8MiB", "log.checkpoint_bytes": "1MiB"}
+    server = cold.Server(tmp_path, None, memory=64, hot=4, settings=settings)
+    found = cold.run(server, 300, MESSAGES, seconds=120, cleaned=True)
+    assert server.stop() == 0, server.log.read_text()
+    print(found)
+    assert found["moved_by_cleaner"] > MESSAGES // 6
+    assert found["courser_recalled_messages_total"] > MESSAGES // 4
+    assert found["courser_recalled_lost_total"] == 0
+    assert found["courser_recall_read_bytes_total"] <= 4 * found["courser_recalled_bytes_total"]
+
+
 @pytest.mark.parametrize("strategy", ["round_robin", "hash_topic", "sticky", "least_outstanding"])
 def test_what_waits_for_an_absent_group_leaves_memory_and_is_taken_by_its_members(tmp_path, strategy):
     messages = 100_000
