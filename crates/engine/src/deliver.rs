@@ -59,7 +59,12 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
             return;
         };
         let in_order = live.pushed == stored.seq;
-        if !in_order || !live.has_room() || stored.seq >= session.sent_limit {
+        if !in_order || !live.has_room() {
+            return;
+        }
+        if stored.seq >= session.sent_limit {
+            // All before it may have ended without having been sent: then nothing else asks for a higher limit.
+            self.lead.streams.pump.push(session.uid.0);
             return;
         }
         live.pushed += 1;

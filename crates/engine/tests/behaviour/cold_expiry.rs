@@ -4,7 +4,7 @@ use courser_contract::{DetachCause, Dropped, Publish, QoS, WallMs};
 
 use crate::cold::{away, cold, numbers, start};
 use crate::people::durable;
-use crate::world::{Commits, DURABLE, Options, Recalling, World, message, to};
+use crate::world::{Acks, Commits, DURABLE, Options, Recalling, World, message, to};
 use courser_engine::Limits;
 
 /// A message that expires so many milliseconds from now.
@@ -313,4 +313,36 @@ fn m20_what_expires_before_it_is_asked_for_is_not_read_and_holds_up_nothing() {
     world.recalling = Recalling::AtOnce;
     world.settle();
     assert_eq!((world.got(a), queued(&world)), (numbers(1..2), 0));
+}
+
+/// All that waited up to the limit below which everything counts as sent expired: nobody asked for a higher one, and what came next waited until the
+/// client came again.
+#[test]
+fn m30_a_session_goes_on_behind_what_expired_up_to_its_limit() {
+    for (hot_bytes, count) in (0..8).flat_map(|count| [(0, count), (64 << 20, count)]) {
+        let mut world = World::with_hot(Limits::default(), hot_bytes);
+        let a = away(&mut world, "a", "other");
+        let options = Options {
+            receive_maximum: 1,
+            ..Options::durable()
+        };
+        world.attach(a, options);
+        world.subscribe(a, to("t", QoS::ExactlyOnce));
+        world.clients[a].acks = Acks::Held;
+        world.send("t", "0", QoS::ExactlyOnce);
+        for _ in 0..count {
+            send_for(&mut world, "t", "x", 2_000);
+        }
+        world.settle();
+        world.pass_time(4_000);
+        world.settle();
+        world.clients[a].acks = Acks::Auto;
+        world.ack(a, 1);
+        world.pass_time(1_000);
+        world.settle();
+        assert_eq!((queued(&world), expired(&world)), (0, count));
+        world.send("t", "1", QoS::AtLeastOnce);
+        world.settle();
+        assert_eq!(world.got(a), numbers(0..2), "{count} have expired");
+    }
 }
