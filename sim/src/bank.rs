@@ -139,7 +139,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::LoseBatch => (Layer::Shell, Worlds::Plain, 2, &["I1:", "I13:"]),
         Bug::DamagePayload => (Layer::Shell, Worlds::Plain, 2, &["I5:"]),
         Bug::DeliverTwice => (Layer::Shell, Worlds::Plain, 2, &["I4:", "M30:"]),
-        Bug::SkipFence => (Layer::Shell, Worlds::OneGroup, 328, &["M33:", "M34:"]),
+        Bug::SkipFence => (Layer::Shell, Worlds::Plain, 283, &["M33:", "M34:"]),
         Bug::NoTimers => (Layer::Engine, Worlds::Plain, 1, &["M26:", "M33:", "I13:"]),
         Bug::LoseEntry => (Layer::Consensus, Worlds::Plain, 18, &["I1:"]),
         Bug::EarlyPubrel => (Layer::Engine, Worlds::Plain, 4, &["I4:", "M30:"]),
