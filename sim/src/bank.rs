@@ -248,6 +248,9 @@ const fn entry(bug: Bug) -> Entry {
         Bug::ColdExpiresEarly => (Layer::Engine, Worlds::Cold, 1, &["M20:"]),
         Bug::SharedSkipCold => (Layer::Engine, Worlds::Cold, 1, &["I1:", "M35:"]),
         Bug::ReturnedUnasked => (Layer::Engine, Worlds::Cold, 25, &["I1:", "I13:", "M35:"]),
+        Bug::RecallDamaged => (Layer::Log, Worlds::Cold, 6, &["I5:"]),
+        Bug::RecallNeighbours => (Layer::Log, Worlds::Cold, 6, &["I1:"]),
+        Bug::CleanDamaged => (Layer::Log, Worlds::Cold, 1, &["I1:", "M41:"]),
         Bug::AllRelaxed => (Layer::Log, Worlds::Disk, 1, &["I1:", "I6:"]),
         Bug::RequestsAtOnce => (
             Layer::Engine,

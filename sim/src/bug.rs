@@ -196,6 +196,12 @@ bugs! {
     SharedSkipCold,
     /// On a disk: what a member of a shared group had when it left is not read back for the others (M35).
     ReturnedUnasked,
+    /// On a disk: records whose checksums are wrong are read back as they are (I5).
+    RecallDamaged,
+    /// On a disk: of a batch in which something has rotted nothing is read back, also what is whole in it (M44).
+    RecallNeighbours,
+    /// On a disk: the cleaner calls a segment empty that it could not read (M41).
+    CleanDamaged,
     /// On a disk: what a summary says of a segment is of another state of it (M44).
     StaleSummary,
     /// On a disk: a start passes over segments with entries above their checkpoint (M44).
@@ -320,6 +326,9 @@ impl Bug {
             Self::StaleSummary => Some(PlantedLog::StaleSummary),
             Self::PassUncovered => Some(PlantedLog::PassUncovered),
             Self::SummaryWithoutKept => Some(PlantedLog::SummaryWithoutKept),
+            Self::RecallDamaged => Some(PlantedLog::RecallDamaged),
+            Self::RecallNeighbours => Some(PlantedLog::RecallNeighbours),
+            Self::CleanDamaged => Some(PlantedLog::CleanDamaged),
             _ => None,
         }
     }

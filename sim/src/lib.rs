@@ -83,6 +83,10 @@ pub fn replay_command(plan: &Plan) -> String {
     if plan.deposals != drawn.deposals && plan.deposals > 0 {
         command.push_str(&format!(" --deposals {}", plan.deposals));
     }
+    let rots = |plan: &Plan| plan.disk.as_ref().map(|disk| disk.rots);
+    if let Some(rots) = rots(plan).filter(|_| rots(plan) != rots(&drawn)) {
+        command.push_str(&format!(" --rots {rots}"));
+    }
     if plan.faulty_ms != drawn.faulty_ms {
         command.push_str(&format!(" --faulty-ms {}", plan.faulty_ms));
     }

@@ -31,6 +31,8 @@ struct Arguments {
     retain_few: bool,
     /// Deposals instead of those that the seed draws.
     deposals: Option<u64>,
+    /// Places that rot, instead of those that the seed draws.
+    rots: Option<u64>,
     no_kills: bool,
     /// Milliseconds with faults, instead of those that the seed draws.
     faulty_ms: Option<u64>,
@@ -51,6 +53,7 @@ fn arguments() -> Result<Arguments> {
         refuse: false,
         retain_few: false,
         deposals: None,
+        rots: None,
         no_kills: false,
         faulty_ms: None,
     };
@@ -75,6 +78,9 @@ fn arguments() -> Result<Arguments> {
             "--deposals" => {
                 found.deposals = Some(value()?.parse().context("--deposals wants a number")?);
             }
+            "--rots" => {
+                found.rots = Some(value()?.parse().context("--rots wants a number")?);
+            }
             "--faulty-ms" => {
                 found.faulty_ms = Some(value()?.parse().context("--faulty-ms wants a number")?);
             }
@@ -96,7 +102,7 @@ fn worlds(argument: &str) -> Result<Worlds> {
             kinds.push_str(&format!("\n  --{:<11} {}", worlds.name(), worlds.about()));
         }
         bail!(
-            "{argument}: known are --seeds N, --from S, --bug NAME, --bank, --trace, --keep-going, --groups, --no-groups, --drop-oldest, --refuse, --retain-few, --deposals N, --no-deposals, --no-kills, --faulty-ms N, and one kind of worlds:{kinds}"
+            "{argument}: known are --seeds N, --from S, --bug NAME, --bank, --trace, --keep-going, --groups, --no-groups, --drop-oldest, --refuse, --retain-few, --deposals N, --no-deposals, --no-kills, --rots N, --faulty-ms N, and one kind of worlds:{kinds}"
         )
     };
     Ok(worlds)
@@ -144,6 +150,10 @@ fn main() -> Result<ExitCode> {
         // On a disk groups of one never lose their leader.
         if plan.disk.is_none() {
             plan.deposals = arguments.deposals.unwrap_or(plan.deposals);
+        }
+        // A disk that is lost comes back as it was before something rotted.
+        if let Some(disk) = plan.disk.as_mut().filter(|disk| disk.losses == 0) {
+            disk.rots = arguments.rots.unwrap_or(disk.rots);
         }
         plan.faulty_ms = arguments.faulty_ms.unwrap_or(plan.faulty_ms);
         plan.kills *= u64::from(!arguments.no_kills);

@@ -109,6 +109,8 @@ pub struct DiskPlan {
     pub losses: u64,
     /// Programs that panic at an entry, at most.
     pub poisons: u64,
+    /// Places that rot while it runs, at most.
+    pub rots: u64,
     /// Times in which all segments are checked while it runs.
     pub scrubs: u64,
     /// How likely a kill is a loss of power, in percent.

@@ -259,6 +259,7 @@ fn on_disk(seed: u64) -> Plan {
             backups: 0,
             losses: 0,
             poisons: 0,
+            rots: 0,
             scrubs: 2,
             drains: false,
             segment_bytes: *rng.pick(&[64 << 10, 128 << 10, 1 << 20]),
@@ -381,7 +382,7 @@ fn poisoned(seed: u64) -> Plan {
 }
 
 /// The plan of a seed for a node with a disk that keeps next to nothing of what waits in memory, of which some expires; every third one lives
-/// long. In every second one much waits for two shared groups whose members come and go.
+/// long. In every second one much waits for two shared groups whose members come and go; in two of five some of what is only on the disk rots.
 fn cold(seed: u64) -> Plan {
     let mut plan = match seed % 3 {
         0 => long_life(seed),
@@ -390,10 +391,19 @@ fn cold(seed: u64) -> Plan {
     plan.limits.hot_bytes = [0, 600, 6_000][(seed / 3 % 3) as usize];
     plan.returns = plan.returns.min(30);
     plan.expiring = 40;
-    match seed.is_multiple_of(2) {
-        true => plan.sharing(),
-        false => plan,
+    if seed.is_multiple_of(2) {
+        plan = plan.sharing();
     }
+    let mut rng = Rng::new(seed ^ 0x0000_2077_1D00);
+    if let Some(disk) = plan.disk.as_mut().filter(|_| rng.chance(40)) {
+        disk.rots = rng.between(1, 6);
+        plan.returns = plan.returns.min(10);
+        disk.scrubs = disk.scrubs.max(4);
+        // What is written goes into a segment that is full soon, and is below a checkpoint soon.
+        disk.segment_bytes = 64 << 10;
+        disk.checkpoint_entries = disk.checkpoint_entries.min(50);
+    }
+    plan
 }
 
 impl Plan {

@@ -94,6 +94,11 @@ impl Oracle {
         if it.doubtful {
             return Ok(());
         }
+        let is_lost = self.accepted.contains(&(it.client, id));
+        let is_once = msg.copies == 1 && !msg.retain && !subs_are_shared(&it.subs, &msg.topic);
+        if is_lost && is_once && !it.seen.contains_key(&id) {
+            return Err("M44: comes although its loss was accepted".to_owned());
+        }
         let subs = || {
             it.subs
                 .iter()

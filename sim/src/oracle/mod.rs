@@ -13,7 +13,7 @@ mod short;
 mod tests;
 mod wills;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use courser_mqtt::codec::{QoS, RetainHandling, SubscriptionOptions};
 
@@ -146,6 +146,8 @@ pub(crate) struct Oracle {
     /// The last time in which the log had no room for anything at all.
     stood: Option<(u64, Option<u64>)>,
     last_msg: MsgId,
+    /// Messages that a client's sessions are not owed any more: the operator has accepted that they are lost (M44).
+    accepted: BTreeSet<(usize, MsgId)>,
     /// Retained topics with what was published to them, in order; none: cleared.
     retained: BTreeMap<String, Vec<MsgId>>,
 }
@@ -171,6 +173,7 @@ impl Oracle {
             released: Vec::new(),
             stood: None,
             last_msg: 0,
+            accepted: BTreeSet::new(),
             retained: BTreeMap::new(),
         }
     }
@@ -386,6 +389,11 @@ impl Oracle {
         if let Some(sub) = life.subs.get_mut(filter) {
             sub.since = None;
         }
+    }
+
+    /// The operator accepts that a message is lost for who waits for it.
+    pub(crate) fn accept_loss(&mut self, client: usize, msg: MsgId) {
+        self.accepted.insert((client, msg));
     }
 
     /// UNSUBACK came.

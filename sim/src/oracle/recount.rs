@@ -68,6 +68,7 @@ impl Oracle {
         lives.flat_map(|(number, life)| {
             let missed = self.msgs.iter();
             let missed = missed.filter(|(id, msg)| is_owed(life, msg) && !has(life, **id));
+            let missed = missed.filter(|(id, _)| !self.accepted.contains(&(life.client, **id)));
             missed.map(move |(&id, _)| (number, id))
         })
     }

@@ -152,7 +152,10 @@ impl Oracle {
                 let lives = self.lives.iter().enumerate();
                 let mut lives = lives.filter(|(_, it)| !it.ended && !it.fuzzy && !it.doubtful);
                 let (number, life) = lives.find(|(_, life)| {
-                    asked(life) && !values.iter().any(|id| life.seen.contains_key(id))
+                    let knows = |id: &MsgId| {
+                        life.seen.contains_key(id) || self.accepted.contains(&(life.client, *id))
+                    };
+                    asked(life) && !values.iter().any(knows)
                 })?;
                 Some(format!(
                     "M34: the last value of {topic} is one of {values:?}, and client {} (life {number}) got none of them",

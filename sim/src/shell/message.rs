@@ -2,9 +2,10 @@
 
 use courser_contract::{
     AppendKey, AppendNumber, CloseCause, Cut, DeliverTo, Fence, FrontId, IndexChange, IndexToken,
-    LogIndex, Origin, PartitionId, Question, Record, Settled, ShardId, Term, ToFront, ToHome,
+    LogIndex, Need, Origin, PartitionId, Question, Record, Settled, ShardId, Term, ToFront, ToHome,
     ToPartition,
 };
+use courser_engine::LostReference;
 use courser_shard::{FenceId, RoundId};
 
 use super::index::Round;
@@ -73,6 +74,10 @@ pub(crate) enum Action {
     /// A partition asks for records that are only in its log.
     Ask(Question),
     Deposed(PartitionId),
+    /// Records that a partition needs could not be read back.
+    Unreadable(PartitionId, Vec<Need>),
+    /// What needed these records goes on without them.
+    LossAccepted(PartitionId, Vec<LostReference>),
     /// Applying the entry at this place has panicked.
     Panicked(PartitionId, LogIndex),
     Led(PartitionId),

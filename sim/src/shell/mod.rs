@@ -14,7 +14,7 @@ mod planted;
 mod publish;
 mod turn;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -48,6 +48,8 @@ pub(crate) enum Inbound {
     Room(DiskRoom),
     /// Records have been read back.
     Recalled(Recalled),
+    /// The operator accepts that records of these entries are lost.
+    AcceptLoss(PartitionId, BTreeSet<LogIndex>),
     /// Applying the entry at this place panics.
     Panics(PartitionId, LogIndex),
     /// A partition is set aside.

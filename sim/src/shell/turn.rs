@@ -180,9 +180,15 @@ impl Shard {
                     it.handle_recalled(now, &answer, fx)
                 });
                 if lost > 0 {
-                    let text = format!("I1: {lost} records cannot be read back: {answer:?}");
-                    self.hub.actions.push(Action::Broken(text));
+                    let unreadable = Action::Unreadable(answer.partition, answer.lost);
+                    self.hub.actions.push(unreadable);
                 }
+            }
+            Inbound::AcceptLoss(id, entries) => {
+                let gone = self.with_partition(id, |it, now, fx| {
+                    it.accept_loss(now, |index| entries.contains(&index), fx)
+                });
+                self.hub.actions.push(Action::LossAccepted(id, gone));
             }
             Inbound::Panics(..) => unreachable!("the turn has ended with it"),
             Inbound::Aside(id, filters) => {

@@ -22,7 +22,9 @@ mod probe;
 mod quarantine;
 mod recall;
 mod recovery;
+mod repair;
 mod restore;
+mod rot;
 mod scrub;
 mod truth;
 mod writer;
@@ -35,7 +37,7 @@ use courser_contract::{Class, LogIndex, PartitionId, Recalled, ShardId};
 use courser_log::testing::MemDisk;
 use courser_log::{
     Batch, CheckpointStore, HeldSegment, Log, LogConfig, LogCounts, LogPlaces, NodeIdentity,
-    PrepareJob, Question, Record, SpaceState,
+    PrepareJob, Question, Record, SegmentNumber, SpaceState,
 };
 
 use self::backup::{Backup, Making};
@@ -46,6 +48,7 @@ use self::groups::Told;
 use self::planted::PlantedDisk;
 use self::quarantine::Quarantine;
 use self::recall::Recalling;
+use self::rot::Rotten;
 use self::truth::{MayLose, Truth};
 use crate::bug::Bug;
 use crate::rng::Rng;
@@ -122,6 +125,12 @@ pub(crate) enum DiskEvent {
     Fail,
     /// The disk fills up, or has room again.
     Full(bool),
+    /// Something rots.
+    Rot,
+    /// A segment is checked of which something could not be read.
+    Suspect(u32, SegmentNumber),
+    /// An operator comes for what has rotted.
+    Repair(u32),
 }
 
 /// When an order is answered (M1).
@@ -208,6 +217,10 @@ pub(crate) struct DiskNode {
     backups: Vec<Backup>,
     /// Entries that cannot be applied.
     quarantine: Quarantine,
+    /// What has rotted.
+    rotten: Rotten,
+    /// A start reads all segments.
+    reads_all: bool,
     /// When the process ended that was the last one to serve, until the next one does; and whether power was lost since then.
     down: Option<(u64, Lost)>,
     /// An entry of a relaxed partition is synced at the latest so many milliseconds after it was committed.
@@ -237,6 +250,8 @@ impl DiskNode {
             lived: 0,
             backups: Vec::new(),
             quarantine: Quarantine::default(),
+            rotten: Rotten::new(plan.seed),
+            reads_all: false,
             down: None,
             relaxed_ms: writer::RELAXED_MS + plan.commit_ms + 1,
         })
@@ -246,6 +261,7 @@ impl DiskNode {
         let mut config = LogConfig::new(NODE, self.plan.segment_bytes)
             .expect("a plan's segments have a size that can be");
         config.reserve_segments = self.plan.reserve_segments;
+        config.reads_all = self.reads_all;
         match self.bug.and_then(Bug::in_log) {
             Some(planted) => config.with(planted),
             None => config,

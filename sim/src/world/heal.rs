@@ -43,6 +43,7 @@ impl World {
             self.count_dropped();
             let dropped = self.counts.dropped();
             self.oracle.recount(self.now, dropped);
+            self.check_counted();
         }
     }
 
@@ -68,7 +69,8 @@ impl World {
                 moved = (self.counts.delivered, self.now);
             }
             let quiet = self.now.saturating_sub(QUIET_MS + 2 * self.plan.commit_ms);
-            if self.clients.iter().all(|client| client.is_settled(quiet)) {
+            let is_quiet = self.clients.iter().all(|client| client.is_settled(quiet));
+            if is_quiet && !self.awaits_operator() {
                 return !self.failed();
             }
             if self.now >= end || self.now >= moved.1 + STUCK_MS {

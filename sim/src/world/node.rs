@@ -21,6 +21,7 @@ impl World {
             self.serving = true;
             self.shards.iter_mut().for_each(Shard::serve);
             self.note(format_args!("the node serves"));
+            self.settle_losses();
         }
     }
 
@@ -94,6 +95,7 @@ impl World {
             self.counts.too_old += shard.take_dropped(Dropped::TooOld);
             self.counts.overflowed += shard.take_dropped(Dropped::QueueFull);
             self.counts.expired += shard.take_dropped(Dropped::Expired);
+            self.counts.counted += shard.take_dropped(Dropped::Damaged);
         }
     }
 

@@ -91,6 +91,20 @@ pub struct Counts {
     pub set_aside: u64,
     /// Orders of an operator about them.
     pub operated: u64,
+    /// Places that have rotted while the node ran.
+    pub rotted: u64,
+    /// Damaged segments that a scrub has found by then, or somebody who could not read them.
+    pub found: u64,
+    /// Records that could not be read back.
+    pub unreadable: u64,
+    /// Times that an operator has come for it.
+    pub repaired: u64,
+    /// Partitions that were in doubt for it at a start, and had lost nothing.
+    pub doubted: u64,
+    /// Messages that he has accepted as lost, as often as that was written.
+    pub accepted: u64,
+    /// Those of them that the node has counted.
+    pub counted: u64,
     /// Times that the node stopped because of its disk.
     pub failures: u64,
 }
@@ -135,6 +149,13 @@ impl Counts {
         self.operated += other.operated;
         self.recalled += other.recalled;
         self.failures += other.failures;
+        self.rotted += other.rotted;
+        self.found += other.found;
+        self.unreadable += other.unreadable;
+        self.repaired += other.repaired;
+        self.doubted += other.doubted;
+        self.accepted += other.accepted;
+        self.counted += other.counted;
         self.damaged += other.damaged;
         self.rolled_back += other.rolled_back;
     }

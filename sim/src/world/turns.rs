@@ -95,6 +95,8 @@ impl World {
             Action::Ask(question) => self.ask_for_records(question),
             Action::Deposed(partition) => self.deposed(partition),
             Action::Panicked(partition, at) => self.panicked(partition, at),
+            Action::Unreadable(partition, lost) => self.unreadable(partition, &lost),
+            Action::LossAccepted(partition, gone) => self.loss_accepted(partition, &gone),
             Action::Broken(text) => self.oracle.fail(text),
             Action::Note(line) => self.note(format_args!("{line}")),
             Action::Led(partition) => {

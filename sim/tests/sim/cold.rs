@@ -4,12 +4,15 @@
 
 use std::time::Duration;
 
-use courser_sim::{Worlds, run_plan};
+use courser_sim::{Plan, Worlds, run_plan};
 
 use crate::support::Enough;
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 60;
+
+/// Seeds of those in which something rots.
+const ROTTEN: usize = 60;
 
 /// On a slow machine.
 const ENOUGH: Enough = Enough {
@@ -27,12 +30,34 @@ fn m17_what_leaves_memory_comes_back_whatever_happens_meanwhile() {
     );
 }
 
+/// Whether something rots in the world of a seed.
+fn rots(seed: u64) -> bool {
+    let Plan { disk, .. } = Worlds::Cold.plan(seed);
+    disk.is_some_and(|disk| disk.rots > 0)
+}
+
+/// It is never delivered, its streams alone stop, the scrub says so, and nothing else is lost once an operator has accepted it.
+#[test]
+fn m44_what_rots_while_the_node_runs_is_lost_alone_and_counted() {
+    let seeds = (SEEDS + 1..).filter(|seed| rots(*seed)).take(ROTTEN);
+    let (ran, sum) = crate::support::run(seeds, Worlds::Cold, &ENOUGH, |_| None);
+    // A run in which nothing happens proves nothing.
+    assert!(
+        sum.rotted > ran / 2 && sum.found > ran / 8 && sum.unreadable > 0,
+        "{sum:?}"
+    );
+    assert!(sum.repaired > 0 && sum.accepted > 0, "{sum:?}");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_cold_world() {
-    let (first, second) = (
-        run_plan(Worlds::Cold.plan(6)),
-        run_plan(Worlds::Cold.plan(6)),
-    );
-    assert!(first.trace == second.trace, "two traces");
-    assert_eq!(first.counts, second.counts);
+    let rotten = (1..).find(|seed| rots(*seed)).expect("there are some");
+    for seed in [6, rotten] {
+        let (first, second) = (
+            run_plan(Worlds::Cold.plan(seed)),
+            run_plan(Worlds::Cold.plan(seed)),
+        );
+        assert!(first.trace == second.trace, "two traces");
+        assert_eq!(first.counts, second.counts);
+    }
 }

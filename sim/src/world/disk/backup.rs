@@ -18,7 +18,7 @@ use super::damage::replay;
 use super::from_backup::Memory;
 use super::planted::PlantedFile;
 use super::recovery::{Opened, open};
-use super::restore::{Lacking, restore};
+use super::restore::{How, Lacking, restore};
 use super::truth::{MayLose, MayRot};
 use super::{DiskEvent, DiskNode, Running};
 use crate::bug::Bug;
@@ -323,8 +323,8 @@ impl DiskNode {
         let config = self.places.config(id, limits);
         let mut partition = match opened.loaded.manifests.get(&id) {
             Some(manifest) => {
-                let how = (Lacking::Broken, self.bug);
-                restore(opened, manifest, config.clone(), how)?
+                let how = How::read(Lacking::Broken, self.bug);
+                restore(opened, manifest, config.clone(), how).map_err(|it| it.to_string())?
             }
             None => Partition::new(config.clone()),
         };

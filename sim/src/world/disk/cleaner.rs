@@ -42,9 +42,13 @@ impl Cleaning {
     ) -> Self {
         let disk = node.folder(&node.log_folder);
         let needs = PlantedNeeds { bug: node.bug };
+        let cleaner = Cleaner::new(disk, store, manifests, needs, node.plan.segment_bytes)
+            .with_records_max(node.plan.cleaner_records);
         Self {
-            cleaner: Cleaner::new(disk, store, manifests, needs, node.plan.segment_bytes)
-                .with_records_max(node.plan.cleaner_records),
+            cleaner: match node.bug.and_then(Bug::in_log) {
+                Some(planted) => cleaner.with(planted),
+                None => cleaner,
+            },
             is_due: false,
             source: None,
             told_at: now,
@@ -115,6 +119,7 @@ impl World {
     fn order_of_cleaner(&mut self, mut records: Vec<Record>) {
         let bug = self.plan.bug;
         self.note(format_args!("the cleaner moves {}", told(&records)));
+        self.check_cleaned(&records);
         plant(bug, &mut records);
         if let Some(running) = self.station() {
             running.orders.push_back(Order {
@@ -124,6 +129,30 @@ impl World {
             });
         }
         self.disk_later(0, DiskEvent::Write);
+    }
+
+    /// M41, M44: what has rotted and is needed stays where it is, so that it can be said, and perhaps read another time.
+    fn check_cleaned(&mut self, records: &[Record]) {
+        let [Record::Cleaned { segment }] = records else {
+            return;
+        };
+        if !self.has_rotted(*segment) {
+            return;
+        }
+        let Some(running) = self.station() else {
+            return;
+        };
+        let held = running.log.held_segments();
+        let Some(held) = held.iter().find(|held| held.segment == *segment) else {
+            return;
+        };
+        let unread = self.unread(&self.needed_in(held));
+        if let Some((id, index, _)) = unread.first() {
+            self.oracle.fail(format!(
+                "partition {}: M41: segment {} is called cleaned, and entry {} of it that has rotted is needed",
+                id.0, segment.0, index.0
+            ));
+        }
     }
 
     /// The writer answers at once, and the answer is on its way for a while.

@@ -10,7 +10,8 @@ use courser_log::{DiskFile, HeldFile, HeldSegment, LogCut};
 use super::super::World;
 use super::planted::{PlantedDisk, PlantedFile};
 use super::recovery::open;
-use super::restore::{Lacking, restore};
+use super::restore::Unmade;
+use super::rot::Until;
 use super::truth::{MayLose, MayRot};
 use super::{DiskEvent, DiskNode};
 
@@ -90,13 +91,16 @@ impl DiskNode {
         for (id, truth) in &self.truth {
             let named = |text| format!("partition {}: {text}", id.0);
             let found = opened.recovered.partitions.get(id);
-            let damage = opened.recovered.damage(*id);
+            let damage = self.damage_of(*id, &opened.recovered);
             let may = (MayRot::No, MayLose::Behind(held.at));
             truth.compare(found, damage, may).map_err(named)?;
             if let Some(manifest) = opened.loaded.manifests.get(id) {
                 let config = self.places.config(*id, limits);
-                let how = (Lacking::Broken, self.bug);
-                restore(&opened, manifest, config, how).map_err(named)?;
+                match self.restore_found(&opened, manifest, config, Until::NextStart) {
+                    Ok(_) => {}
+                    Err(Unmade::Broken(text)) => return Err(named(text)),
+                    Err(Unmade::Disk(text)) => return Ok(Tried::Unread(io::Error::other(text))),
+                }
             }
         }
         Ok(Tried::Whole)

@@ -16,7 +16,7 @@ use self::tried::Tried;
 use super::DiskNode;
 use super::groups;
 use super::recovery::{Opened, open};
-use super::restore::{Lacking, restore};
+use super::restore::{How, Lacking, restore};
 use super::truth::Truth;
 use super::{Order, Waits, planted::PlantedDisk};
 use crate::bug::Bug;
@@ -44,7 +44,12 @@ pub(super) fn probe(
         let mut partition = match manifest {
             None => Partition::new(config),
             Some(manifest) => {
-                match restore(&opened, manifest, config, (Lacking::Stops, node.bug)) {
+                match restore(
+                    &opened,
+                    manifest,
+                    config,
+                    How::read(Lacking::Stops, node.bug),
+                ) {
                     Ok(partition) => partition,
                     // A checkpoint that is not read is another matter.
                     Err(_) => continue,

@@ -20,6 +20,9 @@ const HURRY_MS: u64 = 20;
 /// So long after the last message was taken there is room.
 const DRAINED_MS: u64 = 20_000;
 
+/// Before that there is little that may rot.
+const ROTS_FROM_MS: u64 = 700;
+
 /// Longest time for which a disk is full.
 const FULL_MS: u64 = 1_500;
 
@@ -55,6 +58,9 @@ impl World {
         let mut rng = Rng::new(self.plan.seed ^ 0x0000_5C2B_0000);
         for _ in 0..disk.plan.scrubs {
             events.push((rng.between(300, last), DiskEvent::Scrub));
+        }
+        for _ in 0..disk.plan.rots {
+            events.push((disk.rotten.between(ROTS_FROM_MS, last), DiskEvent::Rot));
         }
         for (at, event) in events {
             self.at(at, Event::Disk(event));

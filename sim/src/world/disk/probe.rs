@@ -10,7 +10,8 @@ use super::DiskNode;
 use super::damage;
 use super::planted::PlantedDisk;
 use super::recovery::{Opened, open};
-use super::restore::{Lacking, restore};
+use super::restore::{How, Lacking, Unmade, restore};
+use super::rot::Until;
 use super::truth::MayRot;
 use crate::rng::Rng;
 
@@ -46,7 +47,7 @@ impl World {
         };
         let left = [node.worst_loss()];
         self.probe_losses(&left, |node, opened| {
-            opened.compare(node, MayRot::No, Some(now))
+            Ok(opened.compare(node, MayRot::No, Some(now))?)
         });
     }
 
@@ -54,16 +55,23 @@ impl World {
     fn probe_losses(
         &mut self,
         left: &[(MemDisk, MemDisk)],
-        is_whole: impl Fn(&DiskNode, &Opened) -> Result<(), String>,
+        is_whole: impl Fn(&DiskNode, &Opened) -> Result<(), Unmade>,
     ) {
         let (counter, now) = (self.next_start(), self.now);
         let Some(node) = self.disk.as_deref() else {
             return;
         };
         let broken = left.iter().find_map(|(log, checkpoints)| {
-            let folders = (node.folder(log), node.folder(checkpoints));
-            let opened = open(node, folders, counter);
-            opened.and_then(|opened| is_whole(node, &opened)).err()
+            let looks = || {
+                let folders = (node.folder(log), node.folder(checkpoints));
+                let opened = open(node, folders, counter)?;
+                is_whole(node, &opened)
+            };
+            match looks() {
+                // The next start has looked at the segment that the disk does not give.
+                Err(Unmade::Disk(_)) => looks().err(),
+                looked => looked.err(),
+            }
         });
         if let Some(text) = broken {
             self.oracle
@@ -149,7 +157,7 @@ impl World {
         for manifest in opened.loaded.manifests.values() {
             let id = manifest.partition;
             let config = node.places.config(id, &limits);
-            let how = (Lacking::Broken, node.bug);
+            let how = How::read(Lacking::Broken, node.bug);
             let Ok(partition) = restore(&opened, manifest, config.clone(), how) else {
                 continue;
             };
@@ -212,12 +220,12 @@ impl DiskNode {
     }
 
     /// All that is committed is there, and all that checkpoints need.
-    fn is_all_there(&self, opened: &Opened, (now, limits): (u64, &Limits)) -> Result<(), String> {
+    fn is_all_there(&self, opened: &Opened, (now, limits): (u64, &Limits)) -> Result<(), Unmade> {
         opened.compare(self, MayRot::No, Some(now))?;
         for (id, manifest) in &opened.loaded.manifests {
             let config = self.places.config(*id, limits);
-            restore(opened, manifest, config, (Lacking::Broken, self.bug))
-                .map_err(|text| format!("partition {}: {text}", id.0))?;
+            self.restore_found(opened, manifest, config, Until::NextStart)
+                .map_err(|unmade| unmade.named(|text| format!("partition {}: {text}", id.0)))?;
         }
         Ok(())
     }

@@ -21,8 +21,12 @@ pub(super) struct Recalling {
 
 impl Recalling {
     pub(super) fn new(node: &DiskNode) -> Self {
+        let reader = RecordReader::new(node.folder(&node.log_folder));
         Self {
-            reader: RecordReader::new(node.folder(&node.log_folder)),
+            reader: match node.bug.and_then(Bug::in_log) {
+                Some(planted) => reader.with(planted),
+                None => reader,
+            },
             is_due: false,
             has_places: false,
         }
@@ -116,9 +120,16 @@ impl World {
 
     /// An answer is on its way to its shard.
     fn answer(&mut self, mut answer: Recalled, error: Option<ReadError>) {
-        if let Some(ReadError::Disk { source, .. }) = &error {
+        self.check_recalled(&answer);
+        match &error {
+            Some(ReadError::Disk { place, .. } | ReadError::Damaged { place, .. })
+                if self.has_rotted(place.segment) =>
+            {
+                self.suspect(place.segment);
+            }
             // The operator starts the node again: the disk gives it another time.
-            return self.stop_for_disk(&source.to_string());
+            Some(ReadError::Disk { source, .. }) => return self.stop_for_disk(&source.to_string()),
+            Some(_) | None => {}
         }
         answer.error = error.map(|error| error.to_string());
         self.counts.recalled += answer.records.len() as u64;

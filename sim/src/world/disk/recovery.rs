@@ -13,7 +13,8 @@ use super::super::{Event, World};
 use super::cleaner::Cleaning;
 use super::planted::PlantedDisk;
 use super::recall::Recalling;
-use super::restore::{Lacking, restore};
+use super::restore::{How, Reads, Unmade, restore};
+use super::rot::Until;
 use super::truth::MayRot;
 use super::{DiskEvent, DiskNode, NODE, Running};
 use crate::bug::Bug;
@@ -55,6 +56,13 @@ pub(super) fn open(
 }
 
 impl Opened {
+    /// Whether records of a partition may stay in the log until somebody needs them: nothing is known to be damaged.
+    fn may_stay(&self, id: PartitionId) -> bool {
+        let found = self.recovered.partitions.get(&id);
+        let lacks = found.is_some_and(|found| !found.missing_live.is_empty());
+        self.recovered.report.damages.is_empty() && !lacks
+    }
+
     /// Holds all that was found against what is known.
     /// `down`: when the process ended, if power was lost.
     pub(super) fn compare(
@@ -79,7 +87,7 @@ impl Opened {
             let found = self.recovered.partitions.get(id);
             let damage = match node.bug {
                 Some(Bug::ServeDamaged) => None,
-                _ => self.recovered.damage(*id),
+                _ => node.damage_of(*id, &self.recovered),
             };
             truth
                 .compare(found, damage, (may_rot, node.may_lose(*id, down)))
@@ -109,6 +117,7 @@ impl World {
                 return None;
             }
         };
+        node.rotten.is_called = false;
         let compared = opened.compare(node, MayRot::No, node.lost_power());
         self.counts.recoveries += 1;
         self.counts.passed += opened.recovered.report.passed_segments;
@@ -119,16 +128,17 @@ impl World {
         }
         self.note(format_args!("recovered {report}"));
         self.judge_panics(&mut opened);
+        self.settle_doubts(&mut opened);
         let failed = self.failed_calls();
         let partitions = match self.restore_partitions(&mut opened) {
             Ok(partitions) => partitions,
             // What a start could not read is there the next time.
-            Err(text) if self.failed_calls() > failed => {
-                self.start_again(&text);
+            Err(Unmade::Broken(text)) if self.failed_calls() == failed => {
+                self.oracle.fail(text);
                 return None;
             }
-            Err(text) => {
-                self.oracle.fail(text);
+            Err(unmade) => {
+                self.start_again(&unmade.to_string());
                 return None;
             }
         };
@@ -185,25 +195,27 @@ impl World {
     fn restore_partitions(
         &mut self,
         opened: &mut Opened,
-    ) -> Result<BTreeMap<PartitionId, Partition>, String> {
+    ) -> Result<BTreeMap<PartitionId, Partition>, Unmade> {
         let mut partitions = BTreeMap::new();
         for (id, manifest) in &opened.loaded.manifests {
             let found = format!("partition {}", id.0);
             let config = self.places.config(*id, &self.plan.limits);
-            let mut partition = restore(opened, manifest, config, (Lacking::Broken, self.plan.bug))
-                .map_err(|text| format!("{found}: {text}"))?;
             let node = self.disk.as_ref().expect("worlds with a disk only");
+            let mut partition = node
+                .restore_found(opened, manifest, config, Until::NextStart)
+                .map_err(|unmade| unmade.named(|text| format!("{found}: {text}")))?;
             let entries = node.truth[id].committed_to(manifest.at.index);
             let config = self.places.config(*id, &self.plan.limits);
             let replayed = Partition::replay(config, entries);
-            if replayed.encode_state() != partition.encode_state() {
-                return Err(format!(
-                    "{found}: M42: the checkpoint at {} differs from its entries",
-                    manifest.at.index.0
-                ));
+            // What is lost has no length any more.
+            let is_whole = !partition.has_lost();
+            if is_whole && replayed.encode_state() != partition.encode_state() {
+                let at = manifest.at.index.0;
+                let text = format!("{found}: M42: the checkpoint at {at} differs from its entries");
+                return Err(text.into());
             }
             self.counts.replays += 1;
-            if self.plan.seed.is_multiple_of(3) {
+            if self.plan.seed.is_multiple_of(3) && opened.may_stay(*id) {
                 partition = self.restore_unread(opened, manifest, &partition)?;
             }
             if self.plan.bug == Some(Bug::ForgetInbox) {
@@ -221,16 +233,21 @@ impl World {
         opened: &Opened,
         manifest: &Manifest,
         read: &Partition,
-    ) -> Result<Partition, String> {
+    ) -> Result<Partition, Unmade> {
         let config = self.places.config(manifest.partition, &self.plan.limits);
-        let how = (Lacking::Unread, self.plan.bug);
+        let node = self.disk.as_ref().expect("worlds with a disk only");
+        let how = How {
+            reads: Reads::Pinned,
+            ..How::read(node.lacking(), self.plan.bug)
+        };
         let partition = restore(opened, manifest, config, how)?;
         partition.check();
-        if partition.encode_state() != read.encode_state() {
-            return Err(format!(
-                "partition {}: M42: records that are left in the log change the state",
-                manifest.partition.0
-            ));
+        let is_whole = !read.has_lost();
+        if is_whole && partition.encode_state() != read.encode_state() {
+            let id = manifest.partition.0;
+            let text =
+                format!("partition {id}: M42: records that are left in the log change the state");
+            return Err(text.into());
         }
         Ok(partition)
     }

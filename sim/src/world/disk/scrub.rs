@@ -1,6 +1,8 @@
 //! The scrub: segments that are not written any more are read and checked while the node runs, by the check that the broker's scrub is made of. What is
 //! whole is not called damaged, although segments are used again meanwhile; what rots in an entry is found, and the entry is named (I7).
 
+mod concerned;
+
 use std::mem;
 
 use courser_contract::{LogIndex, PartitionId};
@@ -43,10 +45,16 @@ impl World {
         let Some(node) = self.disk.as_deref() else {
             return;
         };
-        let checked = node.check_segments(&segments, &mut rng);
+        let (rotten, sound): (Vec<_>, Vec<_>) = segments
+            .into_iter()
+            .partition(|segment| node.rotten.is_in(segment.segment));
+        let checked = node.check_segments(&sound, &mut rng);
         match checked {
             Ok(probes) => self.counts.probes += probes,
             Err(text) => self.oracle.fail(text),
+        }
+        for segment in &rotten {
+            self.check_rotten(segment);
         }
     }
 
@@ -122,6 +130,7 @@ impl DiskNode {
     }
 }
 
+/// Reads a segment.
 fn check(disk: &MemDisk, segment: &HeldSegment) -> Result<SegmentCheck, String> {
     let number = segment.segment.0;
     let file = disk.open(&segment.segment.file_name());

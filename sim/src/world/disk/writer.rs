@@ -54,6 +54,10 @@ impl World {
             DiskEvent::Hurry(life) if self.is_life(life) => self.disk_hurries(),
             DiskEvent::Scrub => self.scrub(),
             DiskEvent::Scrubbed(life) if self.is_life(life) => self.scrubbed(),
+            DiskEvent::Suspect(life, segment) if self.is_life(life) => {
+                self.look_at_suspect(segment)
+            }
+            DiskEvent::Repair(life) if self.is_life(life) => self.repair(),
             DiskEvent::Write(_)
             | DiskEvent::Sync(_)
             | DiskEvent::Overdue(..)
@@ -66,6 +70,8 @@ impl World {
             | DiskEvent::Operate(_)
             | DiskEvent::Hurry(_)
             | DiskEvent::Scrubbed(_)
+            | DiskEvent::Suspect(..)
+            | DiskEvent::Repair(_)
             | DiskEvent::Clean(_)
             | DiskEvent::CleanerAsks(..)
             | DiskEvent::CleanerTold(..)
@@ -74,6 +80,7 @@ impl World {
             | DiskEvent::Recalled(..) => {}
             DiskEvent::Fail => self.disk_will_fail(),
             DiskEvent::Full(full) => self.disk_full(full),
+            DiskEvent::Rot => self.rot(),
         }
     }
 
@@ -286,6 +293,17 @@ impl World {
         }
     }
 
+    /// What a file that is used again has of rot nobody knows of.
+    fn forget_unnoticed(&self) {
+        let Some(node) = self.disk.as_deref().filter(|node| node.rotten.is_some()) else {
+            return;
+        };
+        if let Some(running) = &node.running {
+            let held = running.log.held_segments();
+            node.rotten.forget_unnoticed(&held, &node.log_folder);
+        }
+    }
+
     pub(super) fn prepare_segments(&mut self) {
         let Some(running) = self.station() else {
             return;
@@ -300,6 +318,7 @@ impl World {
     }
 
     fn disk_prepared(&mut self) {
+        self.forget_unnoticed();
         let Some(running) = self.station() else {
             return;
         };
