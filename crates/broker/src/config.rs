@@ -255,6 +255,8 @@ impl Config {
         config.topic_alias_out_max = mqtt.topic_alias_max;
         config.session_expiry_max_seconds = seconds(mqtt.session_expiry_max);
         config.keep_alive_max = NonZeroU16::new(mqtt.keep_alive_max_seconds);
+        let filters_max = u32::from(config.filters_max);
+        config.unsubscribe_filters_max = mqtt.subscriptions_max.max(filters_max);
         config.output_bytes_max = self.output_bytes_max();
         config.retain = if mqtt.retain_available {
             Feature::On

@@ -161,7 +161,7 @@ fn every_limit_says_what_happens() {
 /// A limit that is no setting: its file below `crates/`, its constant, the row of the page, and how a number is written there.
 type Constant = (&'static str, &'static str, &'static str, fn(u64) -> String);
 
-const CONSTANTS: [Constant; 16] = [
+const CONSTANTS: [Constant; 19] = [
     ("access/src/names.rs", "USER_BYTES_MAX", "user name", bytes),
     ("access/src/names.rs", "ROLE_BYTES_MAX", "user name", bytes),
     (
@@ -192,8 +192,26 @@ const CONSTANTS: [Constant; 16] = [
     ("access/src/table.rs", "ROLES_MAX", "users, roles", count),
     ("access/src/table.rs", "RULES_MAX", "users, roles", count),
     (
-        "mqtt/src/front/subscribe.rs",
+        "mqtt/src/front/requests.rs",
         "REQUESTS_MAX",
+        "SUBSCRIBE and UNSUBSCRIBE without answer",
+        count,
+    ),
+    (
+        "mqtt/src/front/requests.rs",
+        "FILTERS_OPEN_MAX",
+        "SUBSCRIBE and UNSUBSCRIBE without answer",
+        count,
+    ),
+    (
+        "mqtt/src/front/requests.rs",
+        "FILTER_BYTES_OPEN_MAX",
+        "SUBSCRIBE and UNSUBSCRIBE without answer",
+        kib,
+    ),
+    (
+        "mqtt/src/front/requests.rs",
+        "FILTERS_CROWD",
         "SUBSCRIBE and UNSUBSCRIBE without answer",
         count,
     ),

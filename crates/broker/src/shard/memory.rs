@@ -52,7 +52,7 @@ enum Burden {
     Nothing,
     /// It does not read what it is sent.
     Stalled,
-    /// It has begun a large packet.
+    /// It has begun a large packet, or asks for more than its home can do at once.
     Unfinished,
 }
 
@@ -161,9 +161,17 @@ fn burden(connection: &mut Connection) -> Burden {
     if connection.write_blocked && unwritten >= MUCH_BYTES {
         return Burden::Stalled;
     }
+    // Filters that its home is not asked for yet, and what came behind them: of packets that have ended, and bounded for one connection only.
+    let asks = connection.front.has_unsent_requests();
+    let asked = if asks {
+        connection.front.request_bytes()
+    } else {
+        0
+    };
     // What layers hold of it beside that has its own bounds: what one read brought, and of TLS a record that has not ended.
     let rest = connection.rest.as_ref();
-    match rest.is_some_and(|rest| rest.bytes().len() >= MUCH_BYTES) && !connection.unparsed {
+    let rest = rest.filter(|_| asks || !connection.unparsed);
+    match asked + rest.map_or(0, |rest| rest.bytes().len()) >= MUCH_BYTES {
         true => Burden::Unfinished,
         false => Burden::Nothing,
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use courser_contract::ShardId;
 use courser_engine::Overflow;
-use courser_mqtt::front::{Authentication, FrontConfig, OutputPool, PacketNumbers};
+use courser_mqtt::front::{Authentication, FrontConfig, OutputPool, PacketNumbers, RequestLoad};
 
 use super::Shard;
 use crate::config::Config;
@@ -26,6 +26,8 @@ pub(crate) struct Tuning {
     /// Those before them that connections still have.
     former: Vec<Rc<FrontConfig>>,
     pool: Rc<OutputPool>,
+    /// What all of them have asked homes for.
+    request_load: RequestLoad,
     /// Where clients log in.
     accounts: Rc<dyn Authentication>,
     output_bytes_max: usize,
@@ -48,6 +50,7 @@ impl Tuning {
             fronts: Vec::new(),
             former: Vec::new(),
             pool: OutputPool::new(OUTPUT_POOL_BYTES),
+            request_load: RequestLoad::default(),
             accounts,
             output_bytes_max: 0,
             packets_received: PacketNumbers::default(),
@@ -101,6 +104,7 @@ impl Tuning {
 
     fn front_of(&self, entrance: &Entrance, config: &Config) -> Rc<FrontConfig> {
         let mut front = config.front(entrance.id, Rc::clone(&self.pool));
+        front.request_load = self.request_load.clone();
         match entrance.authentication {
             crate::Authentication::None => {}
             crate::Authentication::Accounts | crate::Authentication::Tokens => {

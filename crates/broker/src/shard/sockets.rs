@@ -17,6 +17,9 @@ use crate::failpoint;
 use crate::memory::Level;
 use crate::peer::Peer;
 
+/// Bytes of SUBSCRIBE and UNSUBSCRIBE packets without an answer from which on a connection is not read while memory is not free.
+const MUCH_ASKED_BYTES: usize = 4 * 1024;
+
 /// A connection that a shard begins to serve. It is counted already.
 #[derive(Debug)]
 pub(crate) struct Newcomer {
@@ -114,6 +117,9 @@ impl Shard {
     /// One read, or what a former read left.
     fn read(&mut self, id: FrontId, connection: &mut Connection) -> Served {
         connection.hold = self.hold(connection);
+        if connection.hold == Hold::None && self.asks_too_much(connection) {
+            connection.hold = Hold::Front;
+        }
         if connection.hold != Hold::None {
             return Served::Here(None);
         }
@@ -207,6 +213,12 @@ impl Shard {
         } else {
             Hold::None
         }
+    }
+
+    /// Whether it has asked its home for much that is not answered while memory is not free: answers come first.
+    #[inline]
+    pub(super) fn asks_too_much(&self, connection: &Connection) -> bool {
+        self.hub.memory >= Level::Tight && connection.front.request_bytes() >= MUCH_ASKED_BYTES
     }
 
     /// Gives received bytes to the front, piece by piece, until they are used up, the front takes no more, or the budget is

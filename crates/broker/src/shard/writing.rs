@@ -265,7 +265,7 @@ impl Shard {
     pub(super) fn read_again(&mut self, id: FrontId, connection: &mut Connection) {
         let resumes = match connection.hold {
             Hold::Output => connection.front.output().len() <= self.tuning.output_bytes_max() / 2,
-            Hold::Front => connection.front.wants_read(),
+            Hold::Front => connection.front.wants_read() && !self.asks_too_much(connection),
             Hold::None | Hold::Link | Hold::Pace | Hold::Quota => false,
         };
         if resumes {

@@ -11,6 +11,7 @@ use super::output::OutputPool;
 use super::prepared::PreparedScratch;
 use super::received::PacketsReceived;
 use super::redirect::Redirect;
+use super::requests::RequestLoad;
 use crate::codec::{BEFORE_CONNECT_BYTES_MAX, Limits};
 
 /// Whether a feature of the protocol is offered.
@@ -64,6 +65,10 @@ pub struct FrontConfig {
     pub redirect: Option<Redirect>,
     /// Filters in one SUBSCRIBE; those above get Quota exceeded. Default 1,024.
     pub filters_max: u16,
+    /// Filters in one UNSUBSCRIBE: one with more ends the connection. Default 10,000.
+    pub unsubscribe_filters_max: u32,
+    /// What all fronts of the shard have asked their homes for.
+    pub request_load: RequestLoad,
     /// Bytes of output above which QoS 0 is dropped for this connection and its packets are not read. Default 1 MiB.
     pub output_bytes_max: usize,
     /// Who may come in. Default [`Anonymous`].
@@ -105,6 +110,8 @@ impl FrontConfig {
             response_information: None,
             redirect: None,
             filters_max: 1024,
+            unsubscribe_filters_max: 10_000,
+            request_load: RequestLoad::default(),
             output_bytes_max: 1024 * 1024,
             authentication: Rc::new(Anonymous),
             output_pool,

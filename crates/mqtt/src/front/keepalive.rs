@@ -57,37 +57,34 @@ impl Front {
         self.return_held(now, fx);
         self.shrink();
         if self.keep_alive_deadline().is_some_and(|at| at <= now.tick) {
-            // What the client has sent meanwhile may lie before a publish that waits.
-            if self.holds_publish() {
+            // What the client has sent meanwhile may lie behind what waits.
+            if self.waits() {
                 self.heard = now.tick;
             } else {
                 let end = End::new(DetachCause::Lost, CloseCause::KeepAlive);
                 return self.disconnect((ReasonCode::KeepAliveTimeout, ""), end, fx);
             }
         }
-        if let Some(requests) = &mut self.requests
-            && requests.publish_deadline().is_some_and(|at| at <= now.tick)
-        {
-            requests.let_publishes_pass();
-        }
+        self.handle_request_timeout(now, fx);
         self.handle_publish_timeout(now, fx);
     }
 
-    fn holds_publish(&self) -> bool {
+    fn waits(&self) -> bool {
         let by_ticket = self.inbound.as_ref().is_some_and(|it| it.is_blocked());
-        by_ticket || self.requests.as_ref().is_some_and(|it| it.holds_publish())
+        by_ticket || self.requests.as_ref().is_some_and(|it| it.is_blocked())
     }
 
-    /// When a publish has waited long enough for requests before it.
+    /// When what waits for requests, or is left of them, has waited long enough.
     fn request_deadline(&self) -> Option<Tick> {
-        self.requests.as_ref()?.publish_deadline()
+        self.requests.as_ref()?.deadline()
     }
 
-    /// Nothing is read after this: publishes that wait for requests, or would, wait no longer.
+    /// Nothing is read after this: publishes that wait for requests, or would, wait no longer, and what is left of a request is void.
     pub fn handle_last_read(&mut self) {
         if let Some(requests) = &mut self.requests {
-            requests.let_publishes_pass();
+            requests.handle_last_read();
         }
+        self.requests.take_if(|requests| requests.are_none());
     }
 
     /// The shell stops or resumes reading for reasons of its own (M49).

@@ -41,6 +41,7 @@ mod publish_qos2;
 mod reasons;
 mod received;
 mod redirect;
+mod requests;
 mod run;
 mod settle;
 mod subscribe;
@@ -63,7 +64,7 @@ use self::close::Fault;
 use self::connect::Connecting;
 use self::deliver::Outbound;
 use self::publish::Inbound;
-use self::subscribe::Requests;
+use self::requests::Requests;
 use crate::codec::{
     Auth, Disconnect, EncodeError, Frame, PACKET_BYTES_MAX, Packet, PacketType, ProtocolVersion,
     Puback, Pubcomp, Pubrec, Pubrel, ReasonCode, Receiver, Rules, Sender, Split,
@@ -80,6 +81,7 @@ pub use prepared::{
 };
 pub use received::{PacketNumbers, PacketsReceived};
 pub use redirect::{BadReference, Redirect, RedirectKind};
+pub use requests::RequestLoad;
 pub use run::{Packed, Run, RunBlocks};
 
 /// Whether the shell reads the socket.
@@ -380,8 +382,8 @@ impl Front {
         fx: &mut impl FrontEffects,
     ) -> Result<Flow, Fault> {
         match Packet::decode(frame, &self.rules())? {
-            Packet::Subscribe(subscribe) => self.handle_subscribe(&subscribe, fx),
-            Packet::Unsubscribe(unsubscribe) => self.handle_unsubscribe(&unsubscribe, fx),
+            Packet::Subscribe(subscribe) => self.handle_subscribe(now, &subscribe, fx),
+            Packet::Unsubscribe(unsubscribe) => self.handle_unsubscribe(now, &unsubscribe, fx),
             Packet::Pingreq(_) => {
                 self.output.buffer(2).extend_from_slice(&PINGRESP);
                 Ok(Flow::Next)
@@ -415,10 +417,10 @@ impl Front {
             ToFront::TakenOver => self.close_taken_over(fx),
             ToFront::Closed(reason) => self.close_for(reason, fx),
             ToFront::Subscribed { part, results } => {
-                self.handle_subscribed(part, &results, fx);
+                self.handle_subscribed(now, part, &results, fx);
             }
             ToFront::Unsubscribed { part, existed } => {
-                self.handle_unsubscribed(part, &existed, fx);
+                self.handle_unsubscribed(now, part, &existed, fx);
             }
             ToFront::Received {
                 packet_id,
@@ -531,6 +533,9 @@ impl Front {
         self.output.check();
         if let Some(outbound) = &self.outbound {
             outbound.check();
+        }
+        if let Some(requests) = &self.requests {
+            requests.check();
         }
     }
 }

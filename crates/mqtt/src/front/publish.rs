@@ -85,7 +85,7 @@ impl Front {
         fx: &mut impl FrontEffects,
     ) -> Result<Flow, Fault> {
         if let Some(requests) = &mut self.requests
-            && requests.hold_publish(now)
+            && requests.hold_publish(now.tick)
         {
             return Ok(Flow::Wait);
         }

@@ -5,123 +5,31 @@
 //! them says nothing, the PUBLISH goes on after [`PUBLISH_WAITS_MS`].
 
 use courser_contract::{
-    Asked, FrontEffects, Now, Permission, QoS, RequestPart, RetainHandling, SubscribeResult,
-    Subscription, SubscriptionOptions, Tick, ToHome,
+    Asked as AskedRight, FrontEffects, Now, Permission, QoS, RequestPart, RetainHandling,
+    SubscribeResult, Subscription, SubscriptionOptions, ToHome,
 };
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 use super::close::Fault;
 use super::config::Feature;
 use super::publish::contract_qos;
+use super::requests::{ASKED, Asked, Codes, Filters, Requests, Wants};
 use super::{Flow, Front};
 use crate::codec::{
     self, PacketId, ProtocolVersion, ReasonCode, Subscribe, TopicFilter, Unsubscribe,
 };
 
-/// Requests that wait for the home at once; later packets wait in front of them.
-const REQUESTS_MAX: usize = 256;
-
-/// Filters that go home together. Between two parts a shard may turn to others: one filter takes a home some 10 µs (both indexes, the entry).
-const PART_FILTERS: usize = 32;
-
-/// A PUBLISH waits no longer than this for the requests before it, as a socket is not read for no longer (M49).
-pub(super) const PUBLISH_WAITS_MS: u64 = 5_000;
-
-/// SUBSCRIBE and UNSUBSCRIBE packets that the home has not answered.
-#[derive(Debug, Default)]
-pub(super) struct Requests {
-    waiting: Vec<Request>,
-    publishes: Publishes,
-}
-
-/// What becomes of publishes that come behind requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Publishes {
-    /// The next one waits.
-    #[default]
-    ToWait,
-    /// One has waited since then, and nothing is read.
-    Wait(Tick),
-    /// They have waited long enough, or can wait no longer.
-    Pass,
-}
-
-#[derive(Debug)]
-struct Request {
-    packet_id: u16,
-    /// Parts that the home has not answered.
-    parts: u32,
-    /// One a filter; [`ASKED`] where the home has not decided.
-    codes: Codes,
-}
-
-type Codes = SmallVec<[u8; 16]>;
-
-/// No reason code.
-const ASKED: u8 = 0xFF;
-
-impl Request {
-    /// Takes what the home has decided of a part: codes of those of its filters that it was asked for.
-    fn decide(&mut self, part: RequestPart, decided: impl Iterator<Item = ReasonCode>) {
-        let first = (part.first as usize).min(self.codes.len());
-        let asked = self.codes[first..].iter_mut();
-        for (code, decided) in asked.filter(|code| **code == ASKED).zip(decided) {
-            *code = decided.byte();
-        }
-        self.parts = self.parts.saturating_sub(1);
-    }
-}
-
-impl Requests {
-    /// Whether the front reads no further.
-    pub(super) fn is_blocked(&self) -> bool {
-        self.waiting.len() >= REQUESTS_MAX || self.holds_publish()
-    }
-
-    /// Whether a PUBLISH waits.
-    pub(super) const fn holds_publish(&self) -> bool {
-        matches!(self.publishes, Publishes::Wait(_))
-    }
-
-    /// A PUBLISH has come. Whether it waits.
-    pub(super) fn hold_publish(&mut self, now: Now) -> bool {
-        if self.publishes == Publishes::ToWait {
-            self.publishes = Publishes::Wait(now.tick);
-        }
-        self.holds_publish()
-    }
-
-    /// When one that waits goes on without an answer.
-    pub(super) fn publish_deadline(&self) -> Option<Tick> {
-        match self.publishes {
-            Publishes::Wait(since) => Some(since.after_ms(PUBLISH_WAITS_MS)),
-            Publishes::ToWait | Publishes::Pass => None,
-        }
-    }
-
-    /// Until all are answered, publishes do not wait.
-    pub(super) fn let_publishes_pass(&mut self) {
-        self.publishes = Publishes::Pass;
-    }
-
-    pub(super) fn are_none(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    #[cfg(test)]
-    pub(super) fn packet_ids(&self) -> impl Iterator<Item = u16> {
-        self.waiting.iter().map(|request| request.packet_id)
-    }
-
-    fn get(&mut self, packet_id: u16) -> Option<&mut Request> {
-        let mut waiting = self.waiting.iter_mut();
-        waiting.find(|request| request.packet_id == packet_id)
-    }
+/// What has gone home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gone {
+    Nothing,
+    Part,
 }
 
 impl Front {
     pub(super) fn handle_subscribe(
         &mut self,
+        now: Now,
         packet: &Subscribe<'_>,
         fx: &mut impl FrontEffects,
     ) -> Result<Flow, Fault> {
@@ -138,8 +46,6 @@ impl Front {
         let packet_id = packet.packet_id.get();
         let in_use = self.is_requested(packet_id)?;
         let mut codes = Codes::with_capacity(packet.subscriptions.len());
-        let mut subscriptions = Vec::new();
-        let mut parts = Vec::new();
         for (index, asked) in packet.subscriptions.iter().enumerate() {
             let refusal = if in_use {
                 Some(ReasonCode::PacketIdentifierInUse)
@@ -150,42 +56,20 @@ impl Front {
                 }
             };
             codes.push(refusal.map_or(ASKED, ReasonCode::byte));
-            if refusal.is_some() {
-                continue;
-            }
-            match subscriptions.len() % PART_FILTERS {
-                0 if parts.is_empty() => parts.push(0),
-                0 => parts.push(index),
-                _ => {}
-            }
-            subscriptions.push(self.subscription_of(&asked, identifier));
         }
-        if parts.is_empty() {
+        if !codes.contains(&ASKED) {
             self.send_suback(packet.packet_id, &codes, fx);
             return Ok(Flow::Next);
         }
-        self.request(packet_id, parts.len(), codes);
-        let mut left = subscriptions.into_iter();
-        for first in parts {
-            let message = ToHome::Subscribe {
-                session: self.session.home.session,
-                epoch: self.session.epoch,
-                part: part_from(packet_id, first),
-                subscriptions: left.by_ref().take(PART_FILTERS).collect(),
-            };
-            fx.send_home(self.session.home.partition, message);
-        }
+        let filters = Filters::of_subscribe(&packet.subscriptions, identifier);
+        self.request(now, (packet_id, codes), filters, fx);
         Ok(Flow::Next)
     }
 
     /// Whether a request with this packet id waits already. 3.1.1 has no code for it.
     fn is_requested(&self, packet_id: u16) -> Result<bool, Fault> {
-        let in_use = self.requests.as_ref().is_some_and(|requests| {
-            requests
-                .waiting
-                .iter()
-                .any(|request| request.packet_id == packet_id)
-        });
+        let requests = self.requests.as_ref();
+        let in_use = requests.is_some_and(|requests| requests.has(packet_id));
         match self.peer.version {
             ProtocolVersion::V311 if in_use => {
                 Err(Fault::protocol("the packet identifier is in use"))
@@ -194,34 +78,112 @@ impl Front {
         }
     }
 
-    fn request(&mut self, packet_id: u16, parts: usize, codes: Codes) {
-        let requests = self.requests.get_or_insert_default();
-        requests.waiting.push(Request {
-            packet_id,
-            parts: number(parts),
-            codes,
+    /// Asks the home for what a packet wants, as far as there is room.
+    fn request(
+        &mut self,
+        now: Now,
+        (packet_id, codes): (u16, Codes),
+        mut filters: Filters<'_>,
+        fx: &mut impl FrontEffects,
+    ) {
+        let mut requests = self.requests.take().unwrap_or_else(|| {
+            let load = &self.config.request_load;
+            Box::new(Requests::new(load, now.tick))
         });
+        requests.begin(packet_id, codes);
+        while requests.has_room()
+            && self.ask(now, &mut requests, (packet_id, &mut filters), fx) == Gone::Part
+        {}
+        requests.keep(packet_id, &filters);
+        self.requests = Some(requests);
+    }
+
+    /// Asks for more of what has not gone home: for one part at least, or only where there is room.
+    fn ask_more(&mut self, now: Now, at_least: Gone, fx: &mut impl FrontEffects) {
+        let Some(mut requests) = self.requests.take() else {
+            return;
+        };
+        requests.go_on(|requests, packet_id, filters| {
+            let mut owes = at_least == Gone::Part;
+            while (std::mem::take(&mut owes) || requests.has_room())
+                && self.ask(now, requests, (packet_id, filters), fx) == Gone::Part
+            {}
+        });
+        self.requests = Some(requests);
+    }
+
+    /// Sends the next part of a packet home.
+    fn ask(
+        &self,
+        now: Now,
+        requests: &mut Requests,
+        (packet_id, filters): (u16, &mut Filters<'_>),
+        fx: &mut impl FrontEffects,
+    ) -> Gone {
+        let wants = filters.wants;
+        let (mut made, mut ended) = (Vec::new(), Vec::new());
+        let part = requests.next_part(packet_id, filters, now.tick, |asked| match asked {
+            Asked::Subscribe(asked) => made.push(self.subscription_of(&asked, wants)),
+            Asked::Unsubscribe(filter) => ended.push(split_share(filter)),
+        });
+        let Some(part) = part else {
+            return Gone::Nothing;
+        };
+        let (session, epoch) = (self.session.home.session, self.session.epoch);
+        let message = match wants {
+            Wants::Subscribe(_) => ToHome::Subscribe {
+                session,
+                epoch,
+                part,
+                subscriptions: made,
+            },
+            Wants::Unsubscribe => ToHome::Unsubscribe {
+                session,
+                epoch,
+                part,
+                filters: ended,
+            },
+        };
+        fx.send_home(self.session.home.partition, message);
+        Gone::Part
     }
 
     /// The codes of a request that the home has answered with this part. Most clients subscribe once: with the last answer the memory for it goes
     /// back.
     fn answered(
         &mut self,
+        now: Now,
         part: RequestPart,
         decided: impl Iterator<Item = ReasonCode>,
+        fx: &mut impl FrontEffects,
     ) -> Option<(PacketId, Codes)> {
-        let requests = self.requests.as_mut()?;
-        let request = requests.get(part.packet_id)?;
-        request.decide(part, decided);
-        if request.parts > 0 {
-            return None;
-        }
-        let codes = std::mem::take(&mut request.codes);
-        requests
-            .waiting
-            .retain(|request| request.packet_id != part.packet_id);
+        self.requests.as_mut()?.answered(part, decided, now.tick);
+        self.ask_more(now, Gone::Nothing, fx);
+        let codes = self.requests.as_mut()?.finish(part.packet_id)?;
         self.requests.take_if(|requests| requests.are_none());
         Some((PacketId::new(part.packet_id)?, codes))
+    }
+
+    /// Requests have waited long enough for what does not answer.
+    pub(super) fn handle_request_timeout(&mut self, now: Now, fx: &mut impl FrontEffects) {
+        let requests = self.requests.as_mut();
+        if requests.is_some_and(|requests| requests.handle_timeout(now.tick)) {
+            self.ask_more(now, Gone::Part, fx);
+        }
+    }
+
+    /// Bytes that are held of SUBSCRIBE and UNSUBSCRIBE packets without an answer.
+    #[must_use]
+    pub fn request_bytes(&self) -> usize {
+        let requests = self.requests.as_ref();
+        requests.map_or(0, |requests| requests.held_bytes())
+    }
+
+    /// Whether one of them is not wholly asked for: the client asks for more than its home does.
+    #[must_use]
+    pub fn has_unsent_requests(&self) -> bool {
+        let requests = self.requests.as_ref();
+        requests.is_some_and(|requests| requests.has_unsent())
     }
 
     /// What is switched off ends a v5 connection, which was told so by CONNACK (v5 sections 3.2.2.3.11 and 3.2.2.3.13); 3.1.1 is
@@ -255,11 +217,7 @@ impl Front {
     }
 
     /// v5 [MQTT-3.2.2-10]: a QoS above our maximum is lowered, not refused.
-    fn subscription_of(
-        &self,
-        asked: &codec::Subscription<'_>,
-        identifier: Option<u32>,
-    ) -> Subscription {
+    fn subscription_of(&self, asked: &codec::Subscription<'_>, wants: Wants) -> Subscription {
         let (share, filter) = split_share(asked.filter);
         Subscription {
             filter,
@@ -274,19 +232,23 @@ impl Front {
                     codec::RetainHandling::DoNotSend => RetainHandling::DoNotSend,
                 },
             },
-            identifier,
+            identifier: match wants {
+                Wants::Subscribe(identifier) => identifier,
+                Wants::Unsubscribe => None,
+            },
         }
     }
 
     /// The home has answered: one SUBACK, codes in the order of the filters, v3 [MQTT-3.9.3-1], v5 [MQTT-3.9.3-1].
     pub(super) fn handle_subscribed(
         &mut self,
+        now: Now,
         part: RequestPart,
         results: &[SubscribeResult],
         fx: &mut impl FrontEffects,
     ) {
         let decided = results.iter().map(|&result| suback_code(result));
-        if let Some((packet_id, codes)) = self.answered(part, decided) {
+        if let Some((packet_id, codes)) = self.answered(now, part, decided, fx) {
             self.send_suback(packet_id, &codes, fx);
         }
     }
@@ -299,6 +261,7 @@ impl Front {
 
     pub(super) fn handle_unsubscribe(
         &mut self,
+        now: Now,
         packet: &Unsubscribe<'_>,
         fx: &mut impl FrontEffects,
     ) -> Result<Flow, Fault> {
@@ -309,31 +272,29 @@ impl Front {
             self.send_unsuback(packet.packet_id, &codes, fx);
             return Ok(Flow::Next);
         }
-        let filters = packet.filters.len();
-        let parts = filters.div_ceil(PART_FILTERS);
-        self.request(packet_id, parts, smallvec![ASKED; filters]);
-        let mut left = packet.filters.iter().map(split_share);
-        for part in 0..parts {
-            let message = ToHome::Unsubscribe {
-                session: self.session.home.session,
-                epoch: self.session.epoch,
-                part: part_from(packet_id, part * PART_FILTERS),
-                filters: left.by_ref().take(PART_FILTERS).collect(),
-            };
-            fx.send_home(self.session.home.partition, message);
+        // Nobody has as many subscriptions: v5 section 3.11.3 has no reason code for it.
+        let count = packet.filters.len();
+        if count > self.config.unsubscribe_filters_max as usize {
+            return Err(Fault {
+                reason: ReasonCode::QuotaExceeded,
+                text: "UNSUBSCRIBE has more filters than a session may have",
+            });
         }
+        let filters = Filters::of_unsubscribe(&packet.filters);
+        self.request(now, (packet_id, smallvec![ASKED; count]), filters, fx);
         Ok(Flow::Next)
     }
 
     /// One UNSUBACK, also when nothing was deleted: v3 [MQTT-3.10.4-5], v5 [MQTT-3.10.4-5].
     pub(super) fn handle_unsubscribed(
         &mut self,
+        now: Now,
         part: RequestPart,
         existed: &[bool],
         fx: &mut impl FrontEffects,
     ) {
         let decided = existed.iter().map(|&existed| unsuback_code(existed));
-        if let Some((packet_id, codes)) = self.answered(part, decided) {
+        if let Some((packet_id, codes)) = self.answered(now, part, decided, fx) {
             self.send_unsuback(packet_id, &codes, fx);
         }
     }
@@ -351,23 +312,11 @@ const ANSWER_TOO_LARGE: Fault = Fault {
     text: "the answer is larger than the client takes",
 };
 
-const fn part_from(packet_id: u16, first: usize) -> RequestPart {
-    RequestPart {
-        packet_id,
-        first: number(first),
-    }
-}
-
-const fn number(filters: usize) -> u32 {
-    debug_assert!(filters <= u32::MAX as usize, "a packet is smaller");
-    filters as u32
-}
-
 /// A filter that the client has no right to gets a code of its own (v5 section 3.9.3), and the others are served.
 fn check_right(filter: TopicFilter<'_>, fx: &mut impl FrontEffects) -> Option<ReasonCode> {
     let asked = match filter.shared() {
-        Some(shared) => Asked::SubscribeShared(shared.filter),
-        None => Asked::Subscribe(filter.as_str()),
+        Some(shared) => AskedRight::SubscribeShared(shared.filter),
+        None => AskedRight::Subscribe(filter.as_str()),
     };
     match fx.may(asked) {
         Permission::Granted => None,

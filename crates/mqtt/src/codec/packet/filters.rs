@@ -168,7 +168,21 @@ impl<'a> Subscriptions<'a> {
         })
     }
 
-    pub(super) const fn as_bytes(&self) -> &'a [u8] {
+    /// A part of a list that was decoded before, from the beginning of an entry on.
+    pub(crate) const fn from_checked(block: &'a [u8], count: usize) -> Self {
+        Self { block, count }
+    }
+
+    /// Without its first entry.
+    pub(crate) fn split_first(self) -> Option<(Subscription<'a>, Self)> {
+        let mut reader = Reader::new(self.block);
+        let version = ProtocolVersion::V5;
+        let first = Subscription::read(&mut reader, version, &Limits::STANDARD).ok()?;
+        let count = self.count.saturating_sub(1);
+        Some((first, Self::from_checked(reader.rest(), count)))
+    }
+
+    pub(crate) const fn as_bytes(&self) -> &'a [u8] {
         self.block
     }
 }
@@ -261,7 +275,20 @@ impl<'a> TopicFilters<'a> {
         })
     }
 
-    pub(super) const fn as_bytes(&self) -> &'a [u8] {
+    /// A part of a list that was decoded before, from the beginning of an entry on.
+    pub(crate) const fn from_checked(block: &'a [u8], count: usize) -> Self {
+        Self { block, count }
+    }
+
+    /// Without its first entry.
+    pub(crate) fn split_first(self) -> Option<(TopicFilter<'a>, Self)> {
+        let mut reader = Reader::new(self.block);
+        let first = TopicFilter::check(reader.binary().ok()?, &Limits::STANDARD).ok()?;
+        let count = self.count.saturating_sub(1);
+        Some((first, Self::from_checked(reader.rest(), count)))
+    }
+
+    pub(crate) const fn as_bytes(&self) -> &'a [u8] {
         self.block
     }
 }

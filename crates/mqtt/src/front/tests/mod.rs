@@ -18,6 +18,7 @@ mod publish;
 mod publish_qos2;
 mod reasons;
 mod refused;
+mod requests;
 mod rights;
 mod run;
 mod size;

@@ -10,7 +10,7 @@ use crate::codec::{
 };
 use crate::front::{Feature, FrontConfig};
 
-const QOS0: SubscriptionOptions = SubscriptionOptions::new(WireQos::AtMostOnce);
+pub(super) const QOS0: SubscriptionOptions = SubscriptionOptions::new(WireQos::AtMostOnce);
 pub(super) const QOS1: SubscriptionOptions = SubscriptionOptions::new(WireQos::AtLeastOnce);
 pub(super) const QOS2: SubscriptionOptions = SubscriptionOptions::new(WireQos::ExactlyOnce);
 
@@ -21,11 +21,14 @@ pub(super) fn subscribed(packet_id: u16, results: &[SubscribeResult]) -> ToFront
     }
 }
 
-fn granted(qos: QoS) -> SubscribeResult {
+pub(super) fn granted(qos: QoS) -> SubscribeResult {
     SubscribeResult::Granted(qos)
 }
 
-fn without(set: impl FnOnce(&mut FrontConfig), version: crate::codec::ProtocolVersion) -> Client {
+pub(super) fn without(
+    set: impl FnOnce(&mut FrontConfig),
+    version: crate::codec::ProtocolVersion,
+) -> Client {
     Client::attached_with(version, set, &Hello::default())
 }
 
@@ -482,28 +485,4 @@ fn a_publish_that_waits_is_taken_before_another_connection_takes_over() {
     assert!(client.front.wants_read());
     client.gives(&[]);
     assert_eq!(client.effects().len(), 1, "published");
-}
-
-#[test]
-fn a_packet_has_1024_filters_at_most() {
-    // docs/mqtt.md
-    for (version, refused) in [(V311, "80"), (V5, "97")] {
-        let mut client = Client::attached(version);
-        let filters = vec![("a", QOS0); 1_025];
-        client.subscribes(1, &[], &filters[..1_024]);
-        assert_eq!(client.effects().len(), 32);
-        client.subscribes(2, &[], &filters);
-        assert_eq!(client.effects().len(), 32, "the one above is not asked for");
-        for first in (0..1_024).step_by(32) {
-            client.told(ToFront::Subscribed {
-                part: RequestPart {
-                    packet_id: 2,
-                    first,
-                },
-                results: vec![granted(QoS::AtMostOnce); 32],
-            });
-        }
-        let heard = client.hears().remove(0);
-        assert!(heard.ends_with(&format!("00 {refused}")), "{heard}");
-    }
 }
