@@ -197,6 +197,8 @@ impl Config {
             queue_seconds_max: seconds_or_none(session.queue_age_max),
             overflow: overflow(session.overflow),
             subscriptions_max: mqtt.subscriptions_max,
+            shared_subscriptions_max: mqtt.shared_subscriptions_max,
+            subscription_bytes_max: mqtt.subscription_bytes_max.bytes(),
             outbound_window_max: mqtt.outbound_window_max,
             retained_messages_max: messages_max,
             retained_bytes_max: retained_bytes,

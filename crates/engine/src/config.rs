@@ -81,6 +81,20 @@ impl MemoryRoom {
     pub const CROWD_BYTES: u64 = 64 * 1024;
 }
 
+/// Room in the memory of the process for sessions and their subscriptions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SessionRoom {
+    /// For everything that the limits allow.
+    #[default]
+    Enough,
+    /// Those that outlive their connections have used up what they may have: there are no new ones of them, nor new subscriptions of theirs.
+    Clean,
+    /// All together have: there are no new subscriptions of others either.
+    Short,
+    /// The memory of the process is: besides, nobody comes in who has no session.
+    None,
+}
+
 /// Limits of the sessions and stores of a partition. The leader enforces them when it proposes (M4).
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -94,6 +108,10 @@ pub struct Limits {
     pub overflow: Overflow,
     /// Subscriptions of one session, shared ones included.
     pub subscriptions_max: u32,
+    /// Shared ones of them.
+    pub shared_subscriptions_max: u32,
+    /// Bytes of the filters and share names of one session.
+    pub subscription_bytes_max: u64,
     /// Sessions of this partition.
     pub sessions_max: u32,
     /// Deliveries of QoS > 0 that a home has under way to one front, at most 32,767 (M30).
@@ -126,6 +144,8 @@ impl Default for Limits {
             queue_seconds_max: u32::MAX,
             overflow: Overflow::DropNewest,
             subscriptions_max: 10_000,
+            shared_subscriptions_max: 256,
+            subscription_bytes_max: 1 << 20,
             sessions_max: 1_000_000,
             outbound_window_max: 1_024,
             holds_max: 32_767,
@@ -153,6 +173,8 @@ pub struct Counts {
     pub subscriptions: u64,
     /// Shared ones of them.
     pub shared_subscriptions: u64,
+    /// Bytes that sessions and their subscriptions take, also in indexes, but no messages.
+    pub session_bytes: u64,
     /// Sessions that ended because their time was over, since this partition leads.
     pub expired_sessions: u64,
     /// Retained messages.
@@ -181,6 +203,7 @@ impl AddAssign for Counts {
             claims,
             subscriptions,
             shared_subscriptions,
+            session_bytes,
             expired_sessions,
             retained_messages,
             retained_bytes,
@@ -196,6 +219,7 @@ impl AddAssign for Counts {
         self.claims += claims;
         self.subscriptions += subscriptions;
         self.shared_subscriptions += shared_subscriptions;
+        self.session_bytes += session_bytes;
         self.expired_sessions += expired_sessions;
         self.retained_messages += retained_messages;
         self.retained_bytes += retained_bytes;

@@ -16,6 +16,7 @@ use router::{CacheLimits, Inserted, Matcher, TopicCache, Visited, Weigh};
 use smallvec::SmallVec;
 
 use crate::entry::{IDENTIFIERS_MAX, RetainMark, SettledAs, Target, TargetList};
+use crate::state::weight;
 
 /// One subscription in the trie. Equal when it is of the same stream: a filter has each stream once.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +100,8 @@ pub(crate) struct L2 {
     unused_sets: Vec<u32>,
     /// Nodes that were visited since somebody asked.
     visited: u64,
+    /// Bytes that all filters take, here and in L1.
+    filter_bytes: u64,
 }
 
 impl std::fmt::Debug for L2 {
@@ -132,6 +135,7 @@ impl L2 {
             sweep_at: SWEEP_MIN,
             unused_sets: Vec::new(),
             visited: 0,
+            filter_bytes: 0,
         }
     }
 
@@ -140,6 +144,7 @@ impl L2 {
         let new = self.matcher.subscribers(filter).is_empty();
         self.matcher.insert(filter, entry);
         if new {
+            self.filter_bytes += weight::of_filter(filter);
             FilterChange::Changed
         } else {
             FilterChange::Same
@@ -148,6 +153,9 @@ impl L2 {
 
     /// Adds a subscription; false: the stream had one with this filter, which it replaces.
     pub(crate) fn insert_new(&mut self, filter: &str, entry: Entry) -> bool {
+        if self.matcher.subscribers(filter).is_empty() {
+            self.filter_bytes += weight::of_filter(filter);
+        }
         matches!(self.matcher.insert(filter, entry), Inserted::New)
     }
 
@@ -156,6 +164,7 @@ impl L2 {
         let entry = Entry::new(stream, SubscriptionOptions::default(), None);
         let removed = self.matcher.remove(filter, &entry).is_some();
         if removed && self.matcher.subscribers(filter).is_empty() {
+            self.filter_bytes -= weight::of_filter(filter);
             FilterChange::Changed
         } else {
             FilterChange::Same
@@ -216,7 +225,12 @@ impl L2 {
         list
     }
 
-    /// So many filters go with the end of a session: counted as matches are.
+    /// Bytes that all filters take, here and in L1.
+    pub(crate) const fn filter_bytes(&self) -> u64 {
+        self.filter_bytes
+    }
+
+    /// So many filters are written, or go with the end of a session: counted as matches are.
     pub(crate) const fn note_changes(&mut self, filters: usize) {
         self.visited += filters as u64 * CHANGE;
     }
@@ -268,6 +282,10 @@ impl L2 {
     /// Asserts the invariants of the trie.
     pub(crate) fn check(&self) {
         self.matcher.check();
+        let mut bytes = 0;
+        self.matcher
+            .for_each_filter(|filter, _| bytes += weight::of_filter(filter));
+        assert_eq!(bytes, self.filter_bytes, "what filters take is counted");
     }
 }
 

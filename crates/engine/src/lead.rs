@@ -37,7 +37,7 @@ use crate::{
     room::{Pace, Passed},
     route::Routed,
     scan::OpenScans,
-    session::{Held, OpenRequests},
+    session::{Held, OpenRequests, Sizes},
     share::Leaver,
 };
 
@@ -165,7 +165,7 @@ pub(crate) struct Subscribing {
     /// One of them is for a filter that the session had: what an earlier one still looks for is not wanted any more.
     pub(crate) replaces: bool,
     /// New subscriptions that count as reserved.
-    pub(crate) reserved: u32,
+    pub(crate) reserved: Sizes,
     /// Shared groups that have not answered.
     pub(crate) joins: Vec<Joining>,
     /// Something that a group has refused is being undone.

@@ -81,7 +81,7 @@ pub use checkpoint::{
     CheckpointEnd, CheckpointNeeds, CheckpointPiece, EntrySet, NeededRecords, Restore,
     RestoreError, Restored, STATE_VERSION, later_checkpoint,
 };
-pub use config::{Counts, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig};
+pub use config::{Counts, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig, SessionRoom};
 pub use entry::{ENGINE_VERSION, EntryError, EntryView, FactView, later_version, left_of_skipped};
 pub use list::{
     Deletion, RetainedPage, RetainedView, SessionView, SessionsEnded, SubscriptionView,

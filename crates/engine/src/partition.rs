@@ -9,7 +9,7 @@ use courser_contract::{
 };
 
 use crate::{
-    Counts, DiskRoom, EntryError, MemoryRoom, Pace, PartitionConfig,
+    Counts, DiskRoom, EntryError, MemoryRoom, Pace, PartitionConfig, SessionRoom,
     entry::{Gather, Haste, Rare, Trust},
     lead::{Lead, Role},
     lost::Search,
@@ -28,6 +28,7 @@ pub struct Partition {
     pub(crate) gather: Gather,
     pub(crate) disk_room: DiskRoom,
     pub(crate) memory_room: MemoryRoom,
+    pub(crate) session_room: SessionRoom,
     pub(crate) recalls: Recalls,
     /// For what is lost.
     pub(crate) search: Option<Box<Search>>,
@@ -71,6 +72,7 @@ impl Partition {
             gather: Gather::default(),
             disk_room: DiskRoom::Enough,
             memory_room: MemoryRoom::Enough,
+            session_room: SessionRoom::Enough,
             recalls: Recalls::default(),
             search: None,
             planted: None,
@@ -530,6 +532,12 @@ impl Partition {
         self.memory_room = room;
     }
 
+    /// Says how much room the process has for sessions and subscriptions. While it is short, new ones are refused; who has a session comes
+    /// in, and sessions that end with their connections do unless there is none at all.
+    pub const fn set_session_room(&mut self, room: SessionRoom) {
+        self.session_room = room;
+    }
+
     /// Whether it takes connections: it leads, the first entry of its term is applied, and L1 has all of its filters (M39).
     #[must_use]
     pub fn serves(&self) -> bool {
@@ -621,6 +629,7 @@ impl Partition {
             claims: self.lead.registry.clients.len() as u64,
             subscriptions: self.state.subscriptions,
             shared_subscriptions: self.state.shared_subscriptions,
+            session_bytes: self.state.session_bytes + self.state.l2.filter_bytes(),
             expired_sessions: self.lead.registry.expired,
             retained_messages: retained.topics,
             retained_bytes: retained.bytes,

@@ -176,6 +176,10 @@ settings! {
         output_bytes_max: ByteSize = ByteSize::mib(1), in ByteSize::kib(64)..=ByteSize::gib(1), applies = NewConnections;
         /// Subscriptions of one session.
         subscriptions_max: u32 = 10_000, in 1..=10_000_000, applies = AtOnce;
+        /// Shared ones among them: each has a queue of its own, which every message that matches is put into.
+        shared_subscriptions_max: u32 = 256, in 0..=10_000_000, applies = AtOnce;
+        /// Bytes of the filters and share names that one session has subscribed to.
+        subscription_bytes_max: ByteSize = ByteSize::mib(1), in ByteSize::kib(1)..=ByteSize::gib(1), applies = AtOnce;
         /// Longest session expiry interval, also for the kept sessions of MQTT 3.1.1. "0s" ends every session with its connection.
         session_expiry_max: Duration = 7 * DAY, in Duration::ZERO..=36_500 * DAY, applies = NewConnections;
         /// How a shared subscription picks the member that gets a message. A group that is there keeps the one it began with.

@@ -156,7 +156,7 @@ impl Shard {
             Message::Slow(front) => self.slow_down(front),
             Message::Deliver(_) => unreachable!("deliveries are handed out in pieces"),
             Message::Home(partition, message) => {
-                self.hub.budget.spend(filters(&message) * Budget::FILTER);
+                self.hub.budget.spend(request_units(&message));
                 if let ToHome::PublishQos2 { publish, .. } = &message {
                     let place = self.partitions.place(partition);
                     self.make_room_in_entry(place, publish.record.bytes().len());
@@ -328,11 +328,11 @@ fn received(message: &Message, batch: &Batch) -> Option<Moment> {
     }
 }
 
-/// Filters that a front asks its home to add or to remove.
-const fn filters(message: &ToHome) -> i64 {
-    let filters = match message {
-        ToHome::Subscribe { subscriptions, .. } => subscriptions.len(),
-        ToHome::Unsubscribe { filters, .. } => filters.len(),
+/// What filters cost that a front asks its home to add or to remove.
+const fn request_units(message: &ToHome) -> i64 {
+    match message {
+        ToHome::Subscribe { subscriptions, .. } => subscriptions.len() as i64 * Budget::FILTER,
+        ToHome::Unsubscribe { filters, .. } => filters.len() as i64 * Budget::NAMED,
         ToHome::Attach(_)
         | ToHome::Unclaim { .. }
         | ToHome::Owned { .. }
@@ -344,8 +344,7 @@ const fn filters(message: &ToHome) -> i64 {
         | ToHome::PublishQos2 { .. }
         | ToHome::Release { .. }
         | ToHome::Detach { .. } => 0,
-    };
-    filters as i64
+    }
 }
 
 /// What a question for retained messages looks for, or its answer has found, and the question itself.

@@ -6,17 +6,21 @@
 use compact_str::CompactString;
 use courser_contract::{
     Attach, AttachStage, Attached, ConnectRefusal, DetachCause, Epoch, Fence, FrontId, HomeRef,
-    PartitionEffects, PartitionId, Seq, SessionLimits, SessionUid, ToFront, Uptake, WallMs,
+    PartitionEffects, PartitionId, Seq, SessionLimits, SessionUid, ToFront, Uptake, WallMs, Will,
     are_different_accounts, author_of, author_parts, owner_name,
 };
 
 use super::{Going, Live, WillGoes, group_name};
 use crate::{
-    Partition, PlantedPartition,
+    Partition, PlantedPartition, SessionRoom,
     entry::{AttachFact, Rare},
     ids::Owner,
     lead::{After, Attaching, Client, Fenced, Holder, Role, Waiting},
+    state::weight,
 };
+
+/// A will that one may bring while there is no room: as much as its session takes.
+const SMALL_WILL_BYTES: usize = 512;
 
 impl Partition {
     /// A connection asks for its session.
@@ -34,6 +38,9 @@ impl Partition {
         if !self.may_have(&attach) {
             return refuse(attach.front, ConnectRefusal::NotAuthorized, fx);
         }
+        if !self.has_session_room(&attach) {
+            return refuse(attach.front, ConnectRefusal::NoMemory, fx);
+        }
         let planted_early = self.is_planted(PlantedPartition::LetInEarly);
         let since = self.wall();
         match self.lead.registry.clients.get_mut(&attach.client_id) {
@@ -49,6 +56,27 @@ impl Partition {
                 }
             }
         }
+    }
+
+    /// Whether there is memory for the session of a connection. Who has one takes messages away, or ends it: that gives back more than the
+    /// connection takes.
+    fn has_session_room(&self, attach: &Attach) -> bool {
+        let ends = attach.expiry_seconds == 0;
+        match self.session_room {
+            SessionRoom::Enough => true,
+            SessionRoom::Clean | SessionRoom::Short => ends || self.has_session_as_large(attach),
+            SessionRoom::None => self.has_session_as_large(attach),
+        }
+    }
+
+    /// Whether a client has a session that does not become much larger with what it brings.
+    fn has_session_as_large(&self, attach: &Attach) -> bool {
+        let stored = self.state.by_client.get(&attach.client_id);
+        stored.is_some_and(|uid| {
+            let bytes = |will: Option<&Will>| will.map_or(0, weight::will_bytes);
+            let before = bytes(self.will(SessionUid(*uid)));
+            bytes(attach.will.as_deref()) <= before.max(SMALL_WILL_BYTES)
+        })
     }
 
     /// The planted bug: the holder's last words are said for it, and it goes on.

@@ -20,9 +20,9 @@ pub(crate) use self::{
     detach::{Plan, WillGoes},
     forwards::FORWARD_AGAIN_MS,
     requests::{Held, Name, OpenRequests, Request, Wanted},
-    subscriptions::Subscriptions,
+    subscriptions::{Sizes, Subscriptions},
 };
-use crate::{checkpoint::Saved, entry::ScanState, stream::Stream};
+use crate::{Limits, checkpoint::Saved, entry::ScanState, stream::Stream};
 
 /// Packet ids of a session's own stream: `1 + seq mod 32767` (M30).
 pub(crate) const PACKET_IDS: u64 = 32_767;
@@ -123,8 +123,6 @@ pub(crate) struct SessionLead {
     pub(crate) reserved: Reserved,
     /// Those of whom it belongs to, as they were last told.
     pub(crate) limits: SessionLimits,
-    /// Subscriptions that are proposed and not yet made.
-    pub(crate) reserved_subscriptions: u32,
     /// QoS 2 publishes whose hold or end is proposed: hash, or none for the end.
     pub(crate) proposed_holds: BTreeMap<u16, Option<u64>>,
     /// What the last connection was sent lies below.
@@ -251,9 +249,15 @@ impl Session {
         }
     }
 
-    /// How many subscriptions it may have, of those that any session may.
-    pub(crate) fn subscriptions_max(&self, any: u32) -> usize {
-        any.min(self.lead.limits.subscriptions_max) as usize
+    /// How much it may subscribe to.
+    pub(crate) fn subscriptions_max(&self, any: &Limits) -> Sizes {
+        Sizes {
+            count: any
+                .subscriptions_max
+                .min(self.lead.limits.subscriptions_max),
+            shared: any.shared_subscriptions_max,
+            bytes: any.subscription_bytes_max,
+        }
     }
 
     /// Place of a subscription.

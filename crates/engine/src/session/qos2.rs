@@ -10,7 +10,7 @@ use super::{
     detach::{Awaited, Plan},
 };
 use crate::{
-    DiskRoom, MemoryRoom, Pace, Partition, PlantedPartition,
+    DiskRoom, MemoryRoom, Pace, Partition, PlantedPartition, SessionRoom,
     entry::Rare,
     lead::{After, Holding, OpenForwards, Waiter},
     outbox::Refusable,
@@ -19,6 +19,9 @@ use crate::{
 /// What a session may have in outboxes once some of it is refused and stays. Others are never held up for so long that they have as
 /// much, or what they have is on its way.
 const BACKLOG_MAX: u64 = 1_024;
+
+/// Packet ids that a session may hold while there is no room for sessions: they take as much as it does.
+const FEW_HOLDS: usize = 32;
 
 /// What is known of a packet id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,10 +119,15 @@ impl Partition {
     ) -> Option<Plan> {
         let session = self.state.sessions.get(uid.0)?;
         let limits = &self.config.limits;
+        let holds_max = limits.holds_max as usize;
+        let holds_max = match self.session_room {
+            SessionRoom::Enough => holds_max,
+            SessionRoom::Clean | SessionRoom::Short | SessionRoom::None => holds_max.min(FEW_HOLDS),
+        };
         let forwards = self.state.outboxes.len() + self.lead.forwards.reserved as usize;
         let is_full = self.disk_room == DiskRoom::Short
             || self.memory_room == MemoryRoom::Short
-            || session.holds_at_least(limits.holds_max as usize)
+            || session.holds_at_least(holds_max)
             || forwards + publish.destinations.len() > limits.outbox_messages_max as usize
             || self.has_full_backlog(uid);
         // Before the plan, which admits a retained message: what is admitted must be proposed.

@@ -9,6 +9,7 @@ use std::hash::BuildHasher as _;
 use courser_contract::{Epoch, PartitionEffects, RequestPart, SessionUid, Subscription};
 use hashbrown::{HashMap, HashSet};
 
+use super::Sizes;
 use crate::{Partition, lead::Lead, planted::PlantedPartition};
 
 /// Requests that are looked at for one that need not wait; a client that sends more behind those waits for them.
@@ -49,6 +50,8 @@ pub(crate) struct OpenRequests {
     names: HashMap<u64, u32, Hasher>,
     /// UNSUBSCRIBEs under way: they make room.
     ends: u32,
+    /// Subscriptions that are proposed and not yet made.
+    pub(super) reserved: Sizes,
     waiting: VecDeque<(Request, Held)>,
     /// Somebody goes through `waiting`.
     is_busy: bool,
@@ -96,14 +99,14 @@ impl OpenRequests {
         held.names.iter().any(|name| self.names.contains_key(name))
     }
 
-    /// Place of the oldest that names nothing of an earlier one; there is room for so many subscriptions more.
-    fn first_ready(&self, room: usize) -> Option<usize> {
+    /// Place of the oldest that names nothing of an earlier one; a session that has so much may have so much.
+    fn first_ready(&self, (has, most): (Sizes, Sizes)) -> Option<usize> {
         let mut passed = HashSet::<u64, Hasher>::default();
         let mut ends = self.ends;
         let waiting = self.waiting.iter().take(LOOKED_AT);
         for (at, (request, held)) in waiting.enumerate() {
             let needs_room = match &request.what {
-                Wanted::Subscribe(wanted) => ends > 0 && wanted.len() > room,
+                Wanted::Subscribe(wanted) => ends > 0 && !(has + sizes_of(wanted)).fits(most),
                 Wanted::Unsubscribe(_) => false,
             };
             let is_passed = held.names.iter().any(|name| passed.contains(name));
@@ -182,16 +185,22 @@ impl Partition {
     /// Takes the oldest one that need not wait.
     fn next_request_of(&mut self, uid: SessionUid) -> Option<(Request, Held)> {
         let session = self.state.sessions.get(uid.0)?;
-        let max = session.subscriptions_max(self.config.limits.subscriptions_max);
-        let count = session.subscriptions.len() + session.lead.reserved_subscriptions as usize;
+        let most = session.subscriptions_max(&self.config.limits);
+        let made = session.subscriptions.sizes();
         let at_once = self.is_planted(PlantedPartition::RequestsAtOnce);
         let open = self.lead.open_requests.get_mut(&uid.0)?;
-        let ready = open.first_ready(max.saturating_sub(count));
+        let ready = open.first_ready((made + open.reserved, most));
         let at = ready.or(at_once.then_some(0))?;
         let (request, held) = open.waiting.remove(at)?;
         open.take(&held);
         Some((request, held))
     }
+}
+
+fn sizes_of(wanted: &[Subscription]) -> Sizes {
+    let each = wanted.iter();
+    each.map(|it| Sizes::of(it.share.as_deref(), &it.filter))
+        .sum()
 }
 
 impl Lead {

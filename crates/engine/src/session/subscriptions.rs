@@ -1,7 +1,8 @@
 //! What a session has subscribed to.
 
 use std::hash::BuildHasher;
-use std::ops::Deref;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Deref, SubAssign};
 
 use hashbrown::HashTable;
 
@@ -29,12 +30,76 @@ pub(crate) struct Many {
     made: Vec<Subscribed>,
     places: HashTable<u32>,
     hasher: foldhash::fast::RandomState,
+    sizes: Sizes,
+}
+
+/// How much a session has subscribed to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// All subscriptions.
+    pub(crate) count: u32,
+    /// Shared ones of them.
+    pub(crate) shared: u32,
+    /// Bytes of their filters and share names.
+    pub(crate) bytes: u64,
+}
+
+impl Sizes {
+    /// One subscription.
+    pub(crate) fn of(share: Option<&str>, filter: &str) -> Self {
+        Self {
+            count: 1,
+            shared: share.is_some().into(),
+            bytes: (filter.len() + share.map_or(0, str::len)) as u64,
+        }
+    }
+
+    fn of_made(made: &Subscribed) -> Self {
+        Self::of(made.share_name(), &made.filter)
+    }
+
+    /// Whether it is no more than that.
+    pub(crate) const fn fits(self, most: Self) -> bool {
+        self.count <= most.count && self.shared <= most.shared && self.bytes <= most.bytes
+    }
+}
+
+impl AddAssign for Sizes {
+    fn add_assign(&mut self, more: Self) {
+        self.count += more.count;
+        self.shared += more.shared;
+        self.bytes += more.bytes;
+    }
+}
+
+impl SubAssign for Sizes {
+    fn sub_assign(&mut self, less: Self) {
+        self.count -= less.count;
+        self.shared -= less.shared;
+        self.bytes -= less.bytes;
+    }
+}
+
+impl Add for Sizes {
+    type Output = Self;
+
+    fn add(mut self, more: Self) -> Self {
+        self += more;
+        self
+    }
+}
+
+impl Sum for Sizes {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), Self::add)
+    }
 }
 
 impl Many {
     fn new(made: Vec<Subscribed>) -> Self {
         let mut many = Self {
             places: HashTable::with_capacity(2 * made.len()),
+            sizes: made.iter().map(Sizes::of_made).sum(),
             made,
             hasher: foldhash::fast::RandomState::default(),
         };
@@ -83,6 +148,7 @@ impl Many {
         if at != last {
             self.note(at);
         }
+        self.sizes -= Sizes::of_made(&gone);
         gone
     }
 }
@@ -143,9 +209,18 @@ impl Subscriptions {
                 }
             }
             Self::Many(many) => {
+                many.sizes += Sizes::of_made(&made);
                 many.made.push(made);
                 many.note(many.made.len() - 1);
             }
+        }
+    }
+
+    /// How much there is. In constant time.
+    pub(crate) fn sizes(&self) -> Sizes {
+        match self {
+            Self::Few(made) => made.iter().map(Sizes::of_made).sum(),
+            Self::Many(many) => many.sizes,
         }
     }
 
@@ -203,6 +278,8 @@ impl Subscriptions {
         }
         if let Self::Many(many) = self {
             assert_eq!(many.places.len(), many.made.len(), "each has one place");
+            let sizes = many.made.iter().map(Sizes::of_made).sum();
+            assert_eq!(many.sizes, sizes, "and is counted");
         }
     }
 }

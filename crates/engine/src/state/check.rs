@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::State;
+use super::{State, weight};
 use crate::record::Slot;
 
 impl State {
@@ -24,9 +24,13 @@ impl State {
         let mut subscriptions = 0;
         let mut shared = 0;
         let mut named = 0;
+        let mut bytes = 0;
         for (number, session) in self.sessions.iter() {
             assert_eq!(number, session.uid.0, "a session is found by its number");
             session.check();
+            let made = session.subscriptions.iter();
+            bytes += weight::of_session(session) + weight::of_open(session);
+            bytes += made.map(weight::of_subscription).sum::<u64>();
             subscriptions += session.subscriptions.len() as u64;
             shared += session
                 .subscriptions
@@ -51,6 +55,7 @@ impl State {
             (self.subscriptions, self.shared_subscriptions),
             "subscriptions are counted"
         );
+        assert_eq!(bytes, self.session_bytes, "and what they take");
     }
 
     /// How often a record is needed is counted from where it is referred to (M17).

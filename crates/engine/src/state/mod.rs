@@ -9,6 +9,7 @@ mod check;
 mod encode;
 mod groups;
 mod sessions;
+pub(crate) mod weight;
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -78,6 +79,8 @@ pub(crate) struct State {
     pub(crate) subscriptions: u64,
     /// Shared ones of them.
     pub(crate) shared_subscriptions: u64,
+    /// Bytes that sessions and subscriptions take, filters in the indexes not counted ([`weight`]); not replicated.
+    pub(crate) session_bytes: u64,
     /// References of all streams that are not done.
     pub(crate) queued: u64,
     /// The checkpoint that is being written (M42); not replicated.
@@ -235,6 +238,7 @@ impl State {
             index_changes: BTreeMap::new(),
             subscriptions: 0,
             shared_subscriptions: 0,
+            session_bytes: 0,
             queued: 0,
             saving: None,
             saved: 0,

@@ -1,9 +1,11 @@
 //! Sessions and their subscriptions as the log keeps them.
 
+use std::collections::BTreeMap;
+
 use compact_str::CompactString;
 use courser_contract::{SessionUid, WallMs};
 
-use super::{IndexChanged, Sink, State};
+use super::{IndexChanged, Sink, State, weight};
 use crate::{
     checkpoint::Saved,
     entry::AttachFact,
@@ -51,6 +53,7 @@ impl State {
             saved: Saved::all(self.saved),
         });
         attach_session(&mut session, attach);
+        self.session_bytes += weight::of_session(&session);
         if !client_id.is_empty() {
             self.by_client.insert(session.client_id.clone(), uid.0);
         }
@@ -62,6 +65,7 @@ impl State {
             return;
         };
         sink.ended(&session);
+        self.session_bytes -= weight::of_session(&session) + weight::of_open(&session);
         if let Some(extra) = &session.extra {
             for request in &extra.leaves {
                 self.leaves.remove(request);
@@ -81,6 +85,7 @@ impl State {
 
     fn forget_subscription(&mut self, uid: SessionUid, subscription: &Subscribed) {
         self.subscriptions -= 1;
+        self.session_bytes -= weight::of_subscription(subscription);
         self.shared_subscriptions -= u64::from(subscription.share.is_some());
         if subscription.share.is_none()
             && self.l2.remove(&subscription.filter, uid.0) == FilterChange::Changed
@@ -97,7 +102,7 @@ impl State {
         if let Some(at) = session.find(share, filter) {
             let gone = session.subscriptions.remove(at);
             if let (Some(extra), None) = (&mut session.extra, share) {
-                extra.scans.retain(|_, scan| &*scan.filter != filter);
+                self.session_bytes -= drop_scans(&mut extra.scans, filter);
             }
             session.tidy_extra();
             self.forget_subscription(uid, &gone);
@@ -123,11 +128,13 @@ impl State {
         if scan != 0 {
             let scans = &mut session.extra_mut().scans;
             if before.is_some() {
-                scans.retain(|_, scan| scan.filter != made.filter);
+                self.session_bytes -= drop_scans(scans, &made.filter);
             }
             let filter = made.filter.clone();
-            let cursors = std::collections::BTreeMap::new();
-            scans.insert(scan, Scan { filter, cursors });
+            let cursors = BTreeMap::new();
+            let begun = Scan { filter, cursors };
+            self.session_bytes += weight::of_scan(&begun);
+            scans.insert(scan, begun);
         }
         match before {
             Some(at) => {
@@ -140,11 +147,18 @@ impl State {
             }
             None => {
                 self.shared_subscriptions += u64::from(made.share.is_some());
+                self.session_bytes += weight::of_subscription(&made);
                 session.subscriptions.push(made);
                 self.subscriptions += 1;
             }
         }
     }
+}
+
+/// Drops the scans of a filter; what they took.
+fn drop_scans(scans: &mut BTreeMap<u64, Scan>, filter: &str) -> u64 {
+    let gone = scans.extract_if(.., |_, scan| &*scan.filter == filter);
+    gone.map(|(_, scan)| weight::of_scan(&scan)).sum()
 }
 
 /// What a connection brings.

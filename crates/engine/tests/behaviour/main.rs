@@ -21,6 +21,7 @@ mod people;
 mod requests;
 mod restarts;
 mod retained;
+mod session_room;
 mod sessions;
 mod shared;
 mod sizes;

@@ -175,3 +175,60 @@ fn retained_messages_are_found_no_more_for_a_subscription_that_has_ended() {
     world.settle();
     assert!(world.got(a).is_empty());
 }
+
+fn shared(share: &str, filter: &str) -> Subscription {
+    Subscription {
+        share: Some(share.into()),
+        ..qos1(filter)
+    }
+}
+
+const FULL: SubscribeResult = SubscribeResult::QuotaExceeded;
+
+#[test]
+fn shared_groups_of_a_session_are_limited() {
+    let mut world = World::with_limits(Limits {
+        shared_subscriptions_max: 2,
+        ..Limits::default()
+    });
+    let a = durable(&mut world, "a");
+    let wanted = ["g", "h", "i", "g"].map(|share| shared(share, "t"));
+    subscribe(&mut world, a, wanted.to_vec());
+    world.settle();
+    assert_eq!(
+        results(&mut world, a),
+        [vec![GRANTED, GRANTED, FULL, GRANTED]]
+    );
+    subscribe(&mut world, a, vec![qos1("t"), shared("h", "u")]);
+    world.settle();
+    assert_eq!(
+        results(&mut world, a),
+        [vec![GRANTED, FULL]],
+        "others have room"
+    );
+}
+
+#[test]
+fn bytes_of_the_filters_of_a_session_are_limited() {
+    let mut world = World::with_limits(Limits {
+        subscription_bytes_max: 10,
+        ..Limits::default()
+    });
+    let a = durable(&mut world, "a");
+    let wanted = vec![qos1("sixsix"), qos1("fiver"), qos1("four"), qos1("sixsix")];
+    subscribe(&mut world, a, wanted);
+    world.settle();
+    assert_eq!(
+        results(&mut world, a),
+        [vec![GRANTED, FULL, GRANTED, GRANTED]]
+    );
+    world.commits = Commits::Held;
+    unsubscribe(&mut world, a, 70, &["sixsix"]);
+    subscribe(&mut world, a, vec![qos1("fiver")]);
+    commit(&mut world);
+    assert_eq!(
+        results(&mut world, a),
+        [vec![GRANTED]],
+        "what ends before it makes room"
+    );
+}

@@ -52,6 +52,8 @@ pub(crate) const ROWS: &[Row] = &[
     row!("mqtt.connect_bytes_max=16KiB" -> "mqtt.connect_bytes_max=64", long_connect, "0x00" -> "closed", given ["mqtt.client_id_bytes_max=23"]),
     row!("mqtt.output_bytes_max=64MiB" -> "mqtt.output_bytes_max=64KiB", late_reader, "all" -> "some"),
     row!("mqtt.subscriptions_max=10000" -> "mqtt.subscriptions_max=2", third_subscription, "0" -> "151"),
+    row!("mqtt.shared_subscriptions_max=256" -> "mqtt.shared_subscriptions_max=0", |to| subscribed(to, "$share/g/a"), "0x90 0" -> "0x90 151"),
+    row!("mqtt.subscription_bytes_max=1MiB" -> "mqtt.subscription_bytes_max=1KiB", |to| subscribed(to, &"x".repeat(1_500)), "0x90 0" -> "0x90 151"),
     row!("mqtt.session_expiry_max=7d" -> "mqtt.session_expiry_max=1m", |to| connack_of(to, &[0x11, 0, 1, 0, 0], 0x11), "none" -> "0000003c"),
     row!("mqtt.shared_strategy=round_robin" -> "mqtt.shared_strategy=sticky", shares, "2 and 2" -> "4 and 0"),
     row!("mqtt.shared_strategy=round_robin" -> "mqtt.shared_strategy=hash_topic", shares, "2 and 2" -> "4 and 0"),

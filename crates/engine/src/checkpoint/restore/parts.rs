@@ -330,6 +330,7 @@ impl Parts {
         self.link_leaves()?;
         for (_, session) in self.state.sessions.iter() {
             sessions::check(session)?;
+            self.state.session_bytes += sessions::weight(session);
         }
         for (_, group) in self.state.groups.iter() {
             groups::check(group)?;

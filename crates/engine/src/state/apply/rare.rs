@@ -13,6 +13,7 @@ use crate::{
     state::{
         Forwarded, Leaving, RetainedChange, Sink, State,
         sessions::{attach_session, set_will_due},
+        weight,
     },
 };
 
@@ -38,7 +39,7 @@ impl State {
                 attach,
             } => self.open_session(*session, client_id, attach),
             Rare::SessionAttached { session, attach } => {
-                self.change(*session, |it| attach_session(it, attach));
+                self.change_weight(*session, |it| attach_session(it, attach));
             }
             Rare::SessionDetached {
                 session,
@@ -46,18 +47,18 @@ impl State {
                 sent_limit,
                 ends_at,
                 will_due,
-            } => self.change(*session, |it| {
+            } => self.change_weight(*session, |it| {
                 it.attached = false;
                 it.expiry_seconds = *expiry_seconds;
                 it.sent_limit = *sent_limit;
                 it.ends_at = *ends_at;
                 set_will_due(it, *will_due);
             }),
-            Rare::SessionOwned { session, owner } => self.change(*session, |it| {
+            Rare::SessionOwned { session, owner } => self.change_weight(*session, |it| {
                 it.owner = Some(Box::new(OwnerName(owner.clone())));
             }),
             Rare::SessionEnded { session } => self.end_session(*session, sink),
-            Rare::WillTaken { session } => self.change(*session, |it| {
+            Rare::WillTaken { session } => self.change_weight(*session, |it| {
                 let extra = it.extra_mut();
                 extra.will = None;
                 extra.will_due = None;
@@ -96,21 +97,13 @@ impl State {
                     scan.cursors.insert(*partition, state.clone());
                 }
             }),
-            Rare::ScanEnded { session, scan } => self.change(*session, |it| {
-                it.extra_mut().scans.remove(scan);
-                it.tidy_extra();
-            }),
+            Rare::ScanEnded { session, scan } => self.end_scan(*session, *scan),
             Rare::Held {
                 session,
                 packet_id,
                 hash,
-            } => self.change(*session, |it| {
-                it.extra_mut().holds.insert(*packet_id, *hash);
-            }),
-            Rare::Released { session, packet_id } => self.change(*session, |it| {
-                it.extra_mut().holds.remove(packet_id);
-                it.tidy_extra();
-            }),
+            } => self.hold(*session, *packet_id, *hash),
+            Rare::Released { session, packet_id } => self.release(*session, *packet_id),
             Rare::RetainedExpired {
                 topic,
                 index,
@@ -219,6 +212,38 @@ impl State {
     fn change(&mut self, session: SessionUid, change: impl FnOnce(&mut Session)) {
         if let Some(session) = self.sessions.get_mut(session.0) {
             change(session);
+        }
+    }
+
+    /// The same where what it takes changes.
+    fn change_weight(&mut self, session: SessionUid, change: impl FnOnce(&mut Session)) {
+        if let Some(session) = self.sessions.get_mut(session.0) {
+            self.session_bytes -= weight::of_session(session);
+            change(session);
+            self.session_bytes += weight::of_session(session);
+        }
+    }
+
+    fn end_scan(&mut self, session: SessionUid, scan: u64) {
+        if let Some(session) = self.sessions.get_mut(session.0) {
+            let scan = session.extra_mut().scans.remove(&scan);
+            self.session_bytes -= scan.as_ref().map_or(0, weight::of_scan);
+            session.tidy_extra();
+        }
+    }
+
+    fn hold(&mut self, session: SessionUid, packet_id: u16, hash: u64) {
+        if let Some(session) = self.sessions.get_mut(session.0) {
+            let before = session.extra_mut().holds.insert(packet_id, hash);
+            self.session_bytes += before.map_or(weight::HOLD_BYTES, |_| 0);
+        }
+    }
+
+    fn release(&mut self, session: SessionUid, packet_id: u16) {
+        if let Some(session) = self.sessions.get_mut(session.0) {
+            let hold = session.extra_mut().holds.remove(&packet_id);
+            self.session_bytes -= hold.map_or(0, |_| weight::HOLD_BYTES);
+            session.tidy_extra();
         }
     }
 

@@ -13,6 +13,7 @@ use crate::{
     session::{
         Extra, OwnerName, PACKET_IDS, Scan, Session, SessionLead, Share, Subscribed, Subscriptions,
     },
+    state::weight,
 };
 
 const NO_SESSION: DecodeError = DecodeError::Invalid("part of no session");
@@ -109,6 +110,7 @@ impl Parts {
         if !new {
             return Err(DecodeError::Invalid("subscription that is there"));
         }
+        state.session_bytes += weight::of_subscription(&made);
         session.subscriptions.push(made);
         state.subscriptions += 1;
         Ok(())
@@ -227,6 +229,11 @@ fn read_cursors(
         }
     }
     Ok(cursors)
+}
+
+/// What sessions take that are wholly there, their subscriptions not counted.
+pub(super) fn weight(session: &Session) -> u64 {
+    weight::of_session(session) + weight::of_open(session)
 }
 
 /// What [`Session::check`] asserts.
