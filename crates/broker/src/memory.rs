@@ -6,7 +6,7 @@
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 
-use courser_engine::MemoryRoom;
+use courser_engine::{MemoryRoom, SessionRoom};
 
 /// How near the budget is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +58,28 @@ pub(crate) struct MemoryBudget {
     stored: Vec<AtomicU64>,
     /// Whether they have used up their share.
     short: AtomicBool,
+    /// Bytes of sessions and subscriptions, by shard.
+    sessions: Vec<AtomicU64>,
+    /// Whether they have used up what those may have that outlive their connections.
+    kept_short: AtomicBool,
+    /// Whether they have used up what all may have.
+    sessions_short: AtomicBool,
+}
+
+/// Bytes that the partitions of a shard keep on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// In messages that wait.
+    pub(crate) messages: u64,
+    /// In sessions and what they have subscribed to.
+    pub(crate) sessions: u64,
+}
+
+/// Room for what partitions keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rooms {
+    pub(crate) messages: MemoryRoom,
+    pub(crate) sessions: SessionRoom,
 }
 
 impl MemoryBudget {
@@ -68,6 +90,9 @@ impl MemoryBudget {
             level: AtomicU8::new(Level::Free as u8),
             stored: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             short: AtomicBool::new(false),
+            sessions: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+            kept_short: AtomicBool::new(false),
+            sessions_short: AtomicBool::new(false),
         }
     }
 
@@ -85,20 +110,45 @@ impl MemoryBudget {
         Level::ALL[usize::from(self.level.load(Relaxed))].next(used, self.max)
     }
 
-    /// Says what waits in the partitions of a shard, and is told whether there is room for what all of them have.
-    pub(crate) fn store(&self, shard: usize, bytes: u64) -> MemoryRoom {
-        self.stored[shard].store(bytes, Relaxed);
-        let stored: u64 = self.stored.iter().map(|it| it.load(Relaxed)).sum();
-        let share = stored_share(self.max);
-        // Once they have used it up, it takes a little less to say otherwise.
-        let was_short = self.short.load(Relaxed);
-        let is_short = stored >= if was_short { share / 16 * 15 } else { share };
-        self.short.store(is_short, Relaxed);
-        match is_short {
+    /// Says what the partitions of a shard keep, and is told whether there is room for what all of them have.
+    pub(crate) fn keep(&self, shard: usize, kept: Kept) -> Rooms {
+        let all = |parts: &[AtomicU64], part: u64| -> u64 {
+            parts[shard].store(part, Relaxed);
+            parts.iter().map(|it| it.load(Relaxed)).sum()
+        };
+        let sessions = all(&self.sessions, kept.sessions);
+        let lent = sessions.saturating_sub(sessions_own_share(self.max));
+        let messages = all(&self.stored, kept.messages) + lent;
+        let messages = match is_short(&self.short, messages, stored_share(self.max)) {
             true => MemoryRoom::Short,
             false => MemoryRoom::Enough,
+        };
+        let was_kept_short = self.kept_short.load(Relaxed);
+        let kept_short = is_short(&self.kept_short, sessions, kept_share(self.max));
+        if kept_short && !was_kept_short {
+            tracing::warn!(
+                event = "sessions_full",
+                held_bytes = sessions,
+                "sessions have used up their part of memory.max: new ones that outlive their connections, and new subscriptions of such, are refused"
+            );
         }
+        let short = is_short(&self.sessions_short, sessions, sessions_share(self.max));
+        let sessions = match Level::ALL[usize::from(self.level.load(Relaxed))] {
+            Level::Full | Level::Over => SessionRoom::None,
+            Level::Free | Level::Tight if short => SessionRoom::Short,
+            Level::Free | Level::Tight if kept_short => SessionRoom::Clean,
+            Level::Free | Level::Tight => SessionRoom::Enough,
+        };
+        Rooms { messages, sessions }
     }
+}
+
+/// Whether a share is used up. Once it has been, it takes a little less to say otherwise.
+fn is_short(was: &AtomicBool, used: u64, share: u64) -> bool {
+    let was_short = was.load(Relaxed);
+    let is_short = used >= if was_short { share / 16 * 15 } else { share };
+    was.store(is_short, Relaxed);
+    is_short
 }
 
 /// A sixteenth, for handshakes at doors.
@@ -117,6 +167,22 @@ const fn stored_share(max: u64) -> u64 {
     max / 3
 }
 
+/// A quarter, for sessions and what they have subscribed to: many of those that are away, and little waits then. What is more than
+/// [`sessions_own_share`] is lent by messages that wait.
+const fn kept_share(max: u64) -> u64 {
+    max / 4
+}
+
+/// A sixteenth more where they end with their connections: those that stay shut out nobody who comes and goes.
+const fn sessions_share(max: u64) -> u64 {
+    max / 16 * 5
+}
+
+/// An eighth: with what waits and what is retained it ends where [`TIGHT`] begins, so that what is kept on purpose never shuts anybody out.
+const fn sessions_own_share(max: u64) -> u64 {
+    max / 8
+}
+
 /// A quarter, for messages that wait and are not only in the log: less than all that wait may take.
 pub(crate) const fn hot_share(max: u64) -> u64 {
     max / 4
@@ -127,7 +193,9 @@ pub(crate) const fn retained_share(max: u64) -> u64 {
     max / 6
 }
 
-const _: () = assert!(stored_share(1 << 20) + retained_share(1 << 20) < TIGHT << 16);
+const _: () = assert!(
+    stored_share(1 << 20) + retained_share(1 << 20) + sessions_own_share(1 << 20) <= TIGHT << 16
+);
 
 /// What a process may have where nobody says it. No limit where nothing can be read.
 pub(crate) fn default_max(least: u64) -> u64 {
@@ -253,12 +321,47 @@ mod tests {
     #[test]
     fn the_share_of_what_waits_is_that_of_all_shards() {
         let budget = MemoryBudget::new(1_200, 2);
+        let store = |shard, messages| {
+            let kept = Kept {
+                messages,
+                sessions: 0,
+            };
+            budget.keep(shard, kept).messages
+        };
         use MemoryRoom::{Enough, Short};
-        assert_eq!(budget.store(0, 200), Enough);
-        assert_eq!(budget.store(1, 199), Enough);
-        assert_eq!(budget.store(1, 200), Short);
-        assert_eq!(budget.store(0, 199), Short, "it was used up a moment ago");
-        assert_eq!(budget.store(0, 0), Enough);
+        assert_eq!(store(0, 200), Enough);
+        assert_eq!(store(1, 199), Enough);
+        assert_eq!(store(1, 200), Short);
+        assert_eq!(store(0, 199), Short, "it was used up a moment ago");
+        assert_eq!(store(0, 0), Enough);
+    }
+
+    #[test]
+    fn kept_sessions_have_a_quarter_all_a_sixteenth_more_and_messages_lend_it() {
+        let budget = MemoryBudget::new(1_200, 2);
+        let keep = |shard, messages, sessions| {
+            let rooms = budget.keep(shard, Kept { messages, sessions });
+            (rooms.messages, rooms.sessions)
+        };
+        use MemoryRoom::{Enough, Short};
+        assert_eq!(keep(0, 0, 200), (Enough, SessionRoom::Enough));
+        assert_eq!(keep(1, 0, 100), (Enough, SessionRoom::Clean));
+        assert_eq!(keep(1, 0, 175), (Enough, SessionRoom::Short));
+        assert_eq!(
+            keep(1, 0, 160),
+            (Enough, SessionRoom::Short),
+            "a moment ago"
+        );
+        assert_eq!(keep(1, 0, 85), (Enough, SessionRoom::Clean), "a moment ago");
+        assert_eq!(keep(1, 0, 50), (Enough, SessionRoom::Enough));
+        assert_eq!(keep(1, 299, 50), (Enough, SessionRoom::Enough));
+        assert_eq!(
+            keep(1, 300, 50),
+            (Short, SessionRoom::Enough),
+            "100 are lent"
+        );
+        budget.look(900);
+        assert_eq!(keep(1, 0, 0), (Enough, SessionRoom::None), "memory is full");
     }
 
     #[test]

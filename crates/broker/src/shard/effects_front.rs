@@ -150,7 +150,7 @@ impl FrontEffects for FrontFx<'_> {
         }
         let message = match message {
             ToHome::Attach(attach)
-                if attach.stage == AttachStage::Claim && self.shard.hub.memory >= Level::Full =>
+                if attach.stage == AttachStage::Claim && self.shard.hub.memory >= Level::Over =>
             {
                 self.shard.fronts.note_queued(self.id);
                 let refused = ToFront::ConnectRefused(ConnectRefusal::NoMemory);

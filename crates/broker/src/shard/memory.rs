@@ -12,7 +12,7 @@ use super::connection::{Connection, Life};
 use super::fronts::Access;
 use super::ready::Place;
 use super::timers::Timer;
-use crate::memory::{Level, MemoryBudget};
+use crate::memory::{Level, MemoryBudget, Rooms};
 
 /// How often a shard looks, in milliseconds.
 const LOOK_MS: u64 = 10;
@@ -86,7 +86,10 @@ impl Shard {
                 doze.wake();
             }
         }
-        let room = budget.store(self.hub.id.0.into(), self.partitions.stored_bytes());
+        let rooms = budget.keep(self.hub.id.0.into(), self.partitions.kept());
+        // Also those that have come since.
+        self.partitions.set_session_room(rooms.sessions);
+        let room = rooms.messages;
         if room != self.memory.room {
             self.memory.room = room;
             self.partitions
@@ -96,7 +99,7 @@ impl Shard {
             self.hub.watch.history.forget_refused();
             self.shed();
         }
-        let calm = self.hub.memory == Level::Free && room == MemoryRoom::Enough;
+        let calm = self.hub.memory == Level::Free && rooms == Rooms::default();
         if !calm && !self.memory.armed {
             self.memory.armed = true;
             let again = self.hub.now.tick.after_ms(LOOK_AGAIN_MS);

@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 
 use courser_contract::{LogIndex, PartitionId, ShardId, Term, Tick, WallMs};
-use courser_engine::{Counts, DiskRoom, Limits, MemoryRoom, Partition, PartitionConfig, Proposed};
+use courser_engine::{
+    Counts, DiskRoom, Limits, MemoryRoom, Partition, PartitionConfig, Proposed, SessionRoom,
+};
 use courser_log::CheckpointAt;
 
 use super::recovery::Damaged;
 use crate::latency::Moment;
+use crate::memory::Kept;
 use crate::partition_limits::PartitionLimits;
 use crate::slots::Places;
 use crate::timer::TimerKey;
@@ -249,17 +252,27 @@ impl Partitions {
         }
     }
 
-    /// Bytes that the messages that wait in all of them take in memory, also those of which only the names are there. Retained
-    /// messages are records too, and have a share of their own.
-    pub(crate) fn stored_bytes(&self) -> u64 {
+    /// Bytes that the messages that wait in all of them take in memory, also those of which only the names are there, and bytes of sessions.
+    /// Retained messages are records too, and have a share of their own.
+    pub(crate) fn kept(&self) -> Kept {
         let partitions = self.owned.iter().filter_map(|it| it.partition.as_ref());
         let counts = partitions.map(|it| it.counts());
-        counts
-            .map(|it| {
-                let records = it.record_bytes.saturating_sub(it.retained_bytes);
-                records + it.row_bytes + REFERENCE_BYTES * it.queued_messages
-            })
-            .sum()
+        counts.fold(Kept::default(), |all, it| {
+            let records = it.record_bytes.saturating_sub(it.retained_bytes);
+            let messages = records + it.row_bytes + REFERENCE_BYTES * it.queued_messages;
+            Kept {
+                messages: all.messages + messages,
+                sessions: all.sessions + it.session_bytes,
+            }
+        })
+    }
+
+    /// Tells all of them how much memory there is for sessions.
+    pub(crate) fn set_session_room(&mut self, room: SessionRoom) {
+        let partitions = self.owned.iter_mut();
+        for partition in partitions.filter_map(|it| it.partition.as_mut()) {
+            partition.set_session_room(room);
+        }
     }
 
     /// Tells all of them how much memory there is for messages that wait. Volatile ones do not answer publishers and may not
