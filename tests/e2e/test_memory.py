@@ -409,6 +409,131 @@ def flood_handshakes(server, healthy):
     return clients
 
 
+KEPT = [("session_expiry", 604_800)]
+
+
+def subscribed(client, packet_id, filters):
+    """What the answer says of each."""
+    body = struct.pack(">H", packet_id) + b"\0" + b"".join(wire.text(it) + b"\1" for it in filters)
+    client.send(wire.packet(8, body, 2))
+    while True:
+        first, body = client.receive()
+        if first == 0x90:
+            return list(body[3 + body[2] :])
+
+
+def flood_requests(packet, server, healthy):
+    """Requests that nobody waits for the answers of, on many connections; who comes meanwhile is let in at once."""
+    done = threading.Event()
+
+    def send(client):
+        with contextlib.suppress(OSError):
+            for number in range(1, 20_000):
+                client.send(packet(number))
+                client.socket.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    # Some of the answers, so that it is not closed for not reading.
+                    client.socket.recv(1 << 20)
+                client.socket.settimeout(20)
+                if done.is_set():
+                    return
+
+    clients = [Client(server.port, f"r{number}") for number in range(120)]
+    threads = [threading.Thread(target=send, args=(client,), daemon=True) for client in clients]
+    for thread in threads:
+        thread.start()
+    longest, end = 0, time.monotonic() + 8
+    while time.monotonic() < end:
+        begun = time.monotonic()
+        new = Client(server.port, "new")
+        assert new.reason == 0, f"{new.reason:#x}"
+        longest = max(longest, time.monotonic() - begun)
+        new.close()
+        time.sleep(0.05)
+    print(f"longest CONNECT {longest:.2f} s")
+    assert longest < PATIENCE, f"a client has waited {longest:.1f} s for its CONNACK"
+    healthy.is_served()
+    return [done, *clients]
+
+
+def end_requests(_server, clients):
+    clients[0].set()
+    end_by_closing(_server, clients[1:])
+
+
+def unsubscribe_packet(number):
+    """Below what a connection may hold while memory is full, and five thousand filters."""
+    return wire.packet(10, struct.pack(">H", number) + b"\0" + b"\0\1a" * 5_000, 2)
+
+
+def subscribe_packet(number):
+    filters = (wire.text(f"$share/g/{at:04}") + b"\0" for at in range(1_000))
+    return wire.packet(8, struct.pack(">H", number) + b"\0" + b"".join(filters), 2)
+
+
+def flood_filters(server, healthy):
+    """Subscriptions of long filters by clients that are there, in small packets, until there is no room for them."""
+    clients = []
+
+    def step(number):
+        client = Client(server.port, f"f{number}")
+        clients.append(client)
+        assert client.reason == 0
+        healthy.is_served()
+        for at in range(0, 240, 3):
+            if QUOTA in subscribed(client, 1 + at, [f"{number}/{it:03}".ljust(4_000, "x") for it in range(at, at + 3)]):
+                return True
+        return False
+
+    until_refused(step, server.max_bytes >> 20)
+    return clients
+
+
+def flood_sessions(server, healthy):
+    """Sessions that stay with what they have subscribed to, until there is no room for them: who has one comes in, and who wants none."""
+    names = []
+
+    def step(number):
+        client = Client(server.port, f"s{number}", properties=KEPT)
+        healthy.is_served()
+        if client.reason == 0:
+            names.append(f"s{number}")
+            packets = [subscribed(client, 1 + at, [f"{it:05}/".ljust(200, "x") for it in range(at, at + 500)]) for at in range(0, 4_000, 500)]
+            refused = QUOTA in packets[-1]
+        else:
+            assert client.reason == QUOTA
+            refused = True
+        client.send(wire.packet(14, b""))
+        client.close()
+        return refused
+
+    until_refused(step, server.max_bytes >> 19)
+    # Shards look from time to time (LOOK_MS).
+    time.sleep(0.2)
+    other = Client(server.port, "other", properties=KEPT)
+    assert other.reason == QUOTA, "there is no room for one more"
+    passing = Client(server.port, "comes and goes")
+    assert passing.reason == 0
+    assert subscribed(passing, 1, ["here"]) == [1], "who ends with the connection subscribes"
+    passing.close()
+    again = Client(server.port, names[0], clean=False, properties=KEPT)
+    assert again.reason == 0, "who has one comes in"
+    again.close()
+    return names
+
+
+def end_sessions(server, names):
+    """Their clients end them; there is room again."""
+    for name in names:
+        client = Client(server.port, name)
+        assert client.reason == 0
+        client.close()
+    deadline = time.monotonic() + 15
+    while Client(server.port, "other", properties=KEPT).reason == QUOTA:
+        assert time.monotonic() < deadline, "the room that was freed is not used"
+        time.sleep(0.1)
+
+
 def end_by_closing(_server, clients):
     for client in clients:
         client.close()
@@ -423,11 +548,16 @@ FLOODS = {
     "handshakes": (flood_handshakes, end_by_closing, "door_over_limit="),
     "ws": (functools.partial(flood_frames, "ws"), end_by_closing, "closed_with_0x97="),
     "wss": (functools.partial(flood_frames, "wss"), end_by_closing, "closed_with_0x97="),
+    "unsubscribe": (functools.partial(flood_requests, unsubscribe_packet), end_requests, "publishes_received="),
+    "subscribe": (functools.partial(flood_requests, subscribe_packet), end_requests, "publishes_received="),
+    "filters": (flood_filters, end_by_closing, "publishes_received="),
+    "sessions": (flood_sessions, end_sessions, "publishes_received="),
 }
 
 
 # The share of a healthy client's messages that may be refused while one lasts (docs/limits.md), and for how many messages it does.
 REFUSED_OF = {"retained": 0, "queued": 0, "stalled": 1 / 20, "connections": 1 / 20, "handshakes": 0, "ws": 1 / 20, "wss": 1 / 20}
+REFUSED_OF |= dict.fromkeys(("unsubscribe", "subscribe", "filters", "sessions"), 0)
 LASTS = 200
 
 # Who holds most when the memory is full, as the log names it; the others end at shares of their own.
