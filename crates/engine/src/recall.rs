@@ -320,7 +320,7 @@ impl Partition {
     }
 
     /// A stream has been pushed as far as it goes. If it stops at a record that could not be read back for an earlier connection, this one
-    /// tries that and those of some more behind it again, once: what is lost since it began is lost for it.
+    /// tries that and those of some more behind it again, once: what is lost since it began is lost for it, unless another one tries it.
     #[cold]
     pub(crate) fn try_lost_again(&mut self, number: u64) {
         let State {
@@ -333,16 +333,17 @@ impl Partition {
             return;
         };
         let stream = &session.stream;
-        let Some(&lost_before) = self.recalls.lost_before.get(&number) else {
-            return;
-        };
+        let lost_before = self.recalls.lost_before.get(&number).copied();
         let is_tried = |records: &Records, slot| {
             let lost_at = records.unread(slot);
-            lost_at.is_some_and(|lost_at| lost_at <= lost_before)
+            lost_at.is_some_and(|lost_at| lost_before.is_some_and(|before| lost_at <= before))
         };
         let next = stream.next_reference(live.pushed);
-        if next.is_none_or(|(_, it)| !is_tried(records, it.slot)) {
+        let Some((_, next)) = next.filter(|(_, it)| records.unread(it.slot).is_some()) else {
             return;
+        };
+        if !is_tried(records, next.slot) {
+            return records.wait(next.slot, number);
         }
         let ahead = stream.iter_from(live.pushed);
         for (_, reference) in ahead.take(TRIED_MAX) {

@@ -167,20 +167,29 @@ impl Partition {
             return;
         };
         let SharedGroup { stream, lead, .. } = &**shared;
-        let (Some(dispatch), Some(&lost_before)) =
-            (&lead.dispatch, self.recalls.lost_before.get(&number))
-        else {
+        let Some(dispatch) = &lead.dispatch else {
             return;
+        };
+        let lost_before = self.recalls.lost_before.get(&number).copied();
+        let unread = |records: &Records, seq: Seq| -> Option<(Slot, u64)> {
+            let slot = stream.get(seq.0)?.slot;
+            Some((slot, records.unread(slot)?))
         };
         let tried = |records: &Records, seq: Seq| -> Option<Slot> {
-            let slot = stream.get(seq.0)?.slot;
-            let lost_at = records.unread(slot)?;
-            (lost_at <= lost_before).then_some(slot)
+            let (slot, lost_at) = unread(records, seq)?;
+            (lost_at <= lost_before?).then_some(slot)
         };
         let next = dispatch.next_up(Seq(stream.next()), |seq| stream.next_live(seq));
-        let Some((_, up)) = next.filter(|(seq, _)| tried(records, *seq).is_some()) else {
+        let Some((seq, up)) = next else {
             return;
         };
+        if tried(records, seq).is_none() {
+            // Another stream may try it.
+            if let Some((slot, _)) = unread(records, seq) {
+                records.wait(slot, number);
+            }
+            return;
+        }
         let new = stream.iter_from(dispatch.cursor().0);
         let new = new.map(|(seq, _)| Seq(seq));
         for seq in dispatch.next_with(up).chain(new).take(TRIED_MAX) {

@@ -18,7 +18,7 @@ use crate::{
     stream::{Reference, Stream},
 };
 
-/// Messages of one group that are given out in one call; the rest is due at once.
+/// Messages of one group that are given out in one call, and those whose time was over; the rest is due at once.
 const GIVEN_MAX: usize = 4_096;
 
 fn topic_hash<'a>(strategy: SharedStrategy, topic: impl FnOnce() -> &'a str) -> u64 {
@@ -92,6 +92,7 @@ impl Partition {
         let end = Seq(end_of_group(number, (stream, records), unlost, doomed));
         let strategy = group.strategy();
         let mut topic = "";
+        let mut is_more = false;
         for _ in 0..GIVEN_MAX {
             let mut last: Option<Seen<'_>> = None;
             let assignment = dispatch.next(group, end, |seq| {
@@ -111,6 +112,10 @@ impl Partition {
                 };
                 // Its timer would end it within a second (v5 [MQTT-3.3.2-5]).
                 if record.expires_at().is_some_and(|at| at <= wall) {
+                    if used.expired.len() == GIVEN_MAX {
+                        is_more = true;
+                        return Look::Absent;
+                    }
                     used.expired.push(seq.0);
                     return Look::Gone;
                 }
@@ -130,6 +135,9 @@ impl Partition {
                 })
             });
             let (Some(assignment), Some(seen)) = (assignment, last) else {
+                if is_more {
+                    self.lead.streams.later.push(number);
+                }
                 return used;
             };
             // Whoever had it before, this is another PUBLISH with a packet id of its own.

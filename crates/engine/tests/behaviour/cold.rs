@@ -262,6 +262,31 @@ fn m44_a_connection_that_comes_again_tries_what_could_not_be_read() {
     assert!(!world.nodes[&DURABLE].partition.has_lost());
 }
 
+/// Two have come to what could not be read; the one that comes again has it read for both.
+#[test]
+fn m44_what_another_connection_has_read_again_goes_to_all_who_stopped_there() {
+    let mut world = World::with_hot(Limits::default(), 0);
+    let stays = away(&mut world, "stays", "t");
+    let comes = away(&mut world, "comes", "t");
+    for payload in numbers(0..4) {
+        world.send("t", &payload, QoS::AtLeastOnce);
+    }
+    world.settle();
+    world.damaged = true;
+    world.damage(DURABLE, b"t2");
+    for at in [stays, comes] {
+        world.attach(at, Options::durable());
+        world.settle();
+        assert_eq!(world.got(at), numbers(0..2));
+    }
+    world.mend(DURABLE);
+    world.detach(comes, DetachCause::Lost);
+    world.attach(comes, Options::durable());
+    world.settle();
+    assert_eq!(world.got(comes), numbers(2..4));
+    assert_eq!(world.got(stays), numbers(2..4));
+}
+
 /// What is lost far behind the first loss is tried when the connection comes to it: it takes no look at all that waits when it begins.
 #[test]
 fn i10_a_connection_tries_what_could_not_be_read_when_it_comes_to_it() {

@@ -288,6 +288,44 @@ fn a_member_of_a_group_gets_nothing_that_has_expired() {
     }
 }
 
+/// All that waits for a group has expired before a member comes: no call ends more than some of it.
+#[test]
+fn i10_a_member_that_comes_ends_some_of_what_has_expired_at_once() {
+    const WAITING: u64 = 6_000;
+    let mut world = World::with_hot(Limits::default(), u64::MAX);
+    let a = durable(&mut world, "a");
+    let mut shared = to("t", QoS::AtLeastOnce);
+    shared.share = Some("g".into());
+    world.subscribe(a, shared);
+    world.detach(a, DetachCause::Lost);
+    let publish = Publish {
+        expires_at: Some(WallMs(world.now.wall.0 + 10_400)),
+        ..message("t", "x", QoS::AtLeastOnce)
+    };
+    for _ in 0..WAITING {
+        world.append_to(DURABLE, &publish);
+    }
+    world.settle();
+    assert_eq!(queued(&world), WAITING);
+    world.now.tick.0 += 10_450;
+    world.now.wall.0 += 10_450;
+    world.connect(a, Options::durable());
+    let mut turns = 0;
+    while expired(&world) == 0 {
+        world.turn();
+        turns += 1;
+        assert!(turns < 100, "it ends");
+    }
+    let ended = expired(&world);
+    assert!(ended <= 4_096, "{ended} in one call");
+    world.pass_time(0);
+    world.settle();
+    assert_eq!((queued(&world), expired(&world)), (0, WAITING));
+    send_for(&mut world, "t", "new", 10_000);
+    world.settle();
+    assert_eq!(world.got(a), ["new"]);
+}
+
 /// A stream had come to a message that expired before it was asked for. It is not read, and the check of what streams wait for took that for a fault.
 #[test]
 fn m20_what_expires_before_it_is_asked_for_is_not_read_and_holds_up_nothing() {
