@@ -228,7 +228,7 @@ def test_m47_a_disk_whose_files_are_used_up_refuses_and_recovers(small_disk):
     publisher = raw.connect("pub")
     # First it is full of bytes, so that every partition is saved and has its files. Then what is left is enough for some segments and for
     # checkpoints, then there is nothing.
-    for left in (None, 132, 0):
+    for left in (None, 130, 0):
         absent.close()
         fillers = small_disk / f"fillers-{left}"
         if left is not None:
