@@ -149,9 +149,9 @@ impl Disk for FileDisk {
 }
 
 /// Whether the file system has few more files than are left to checkpoints: the last ones for segments would be the last ones for what frees
-/// segments. One that has none left is asked for a file all the same: some know no number and say 0.
+/// segments. One that has none left is asked for a file all the same: some know no number and say 0. Of few an eighth is left.
 fn is_short_of_files(all: u64, left: u64) -> bool {
-    all > 0 && left > 0 && left < FILES_LEFT
+    all > 0 && left > 0 && left < FILES_LEFT.min(all / 8)
 }
 
 /// A file of a [`FileDisk`].
@@ -304,6 +304,29 @@ impl DiskFile for RealFile {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m47_the_last_files_are_left_to_checkpoints() {
+        let cases = [
+            // A file system that knows no number.
+            (0, 0, false),
+            (1 << 20, 0, false),
+            (1 << 20, 1, true),
+            (1 << 20, FILES_LEFT - 1, true),
+            (1 << 20, FILES_LEFT, false),
+            (100, 50, false),
+            (100, 11, true),
+            (100, 12, false),
+        ];
+        for (all, left, is_short) in cases {
+            assert_eq!(is_short_of_files(all, left), is_short, "{left} of {all}");
         }
     }
 }
