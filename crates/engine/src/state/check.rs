@@ -29,7 +29,7 @@ impl State {
             assert_eq!(number, session.uid.0, "a session is found by its number");
             session.check();
             let made = session.subscriptions.iter();
-            bytes += weight::of_session(session) + weight::of_open(session);
+            bytes += weight::of_whole(session);
             bytes += made.map(weight::of_subscription).sum::<u64>();
             subscriptions += session.subscriptions.len() as u64;
             shared += session

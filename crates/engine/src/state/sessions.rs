@@ -65,7 +65,7 @@ impl State {
             return;
         };
         sink.ended(&session);
-        self.session_bytes -= weight::of_session(&session) + weight::of_open(&session);
+        self.session_bytes -= weight::of_whole(&session);
         if let Some(extra) = &session.extra {
             for request in &extra.leaves {
                 self.leaves.remove(request);

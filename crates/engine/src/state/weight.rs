@@ -39,7 +39,7 @@ pub(crate) const fn will_bytes(will: &Will) -> usize {
 }
 
 /// What is open of a session: scans, and QoS 2 publishes without a PUBREL.
-pub(crate) fn of_open(session: &Session) -> u64 {
+fn of_open(session: &Session) -> u64 {
     session.extra.as_ref().map_or(0, |extra| {
         let Extra { holds, scans, .. } = &**extra;
         HOLD_BYTES * holds.len() as u64 + scans.values().map(of_scan).sum::<u64>()
@@ -49,6 +49,11 @@ pub(crate) fn of_open(session: &Session) -> u64 {
 /// One scan.
 pub(crate) fn of_scan(scan: &Scan) -> u64 {
     (SCAN_BYTES + scan.filter.len()) as u64
+}
+
+/// A session and what it has open, without its subscriptions and its messages.
+pub(crate) fn of_whole(session: &Session) -> u64 {
+    of_session(session) + of_open(session)
 }
 
 /// A subscription, without what its filter takes in the indexes.

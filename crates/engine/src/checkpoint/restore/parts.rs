@@ -17,7 +17,7 @@ use crate::{
     outbox::{Forward, Inbox, Outboxes, Refusable},
     record::Address,
     session::Subscribed,
-    state::{Ages, Forwarded},
+    state::{Ages, Forwarded, weight},
     stream::{Chunk, Stream},
 };
 
@@ -330,7 +330,7 @@ impl Parts {
         self.link_leaves()?;
         for (_, session) in self.state.sessions.iter() {
             sessions::check(session)?;
-            self.state.session_bytes += sessions::weight(session);
+            self.state.session_bytes += weight::of_whole(session);
         }
         for (_, group) in self.state.groups.iter() {
             groups::check(group)?;

@@ -231,11 +231,6 @@ fn read_cursors(
     Ok(cursors)
 }
 
-/// What sessions take that are wholly there, their subscriptions not counted.
-pub(super) fn weight(session: &Session) -> u64 {
-    weight::of_session(session) + weight::of_open(session)
-}
-
 /// What [`Session::check`] asserts.
 pub(super) fn check(session: &Session) -> Result<(), DecodeError> {
     if session.sent_limit > session.stream.floor() + PACKET_IDS
