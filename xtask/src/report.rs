@@ -43,7 +43,7 @@ impl Outcome {
 #[derive(Default)]
 pub(crate) struct Report {
     lines: Vec<String>,
-    /// Tests that failed, behind their step.
+    /// Tests that failed, behind their step, and checks that did not hold.
     failed: Vec<String>,
     /// Tests that did not run, with the reason, behind their step.
     skipped: Vec<String>,
@@ -61,6 +61,9 @@ impl Report {
             || run().map(|()| "holds".to_owned()),
             |_| "FAILED".to_owned(),
         );
+        if failed {
+            self.failed.push(format!("{name}: it does not hold"));
+        }
         self.checks_failed |= failed;
     }
 
@@ -206,6 +209,17 @@ mod tests {
             }),
             bad,
         );
+    }
+
+    /// A run without failed tests may fail by a check alone.
+    #[test]
+    fn a_check_that_does_not_hold_is_named_at_the_end() {
+        let mut report = Report::default();
+        report.check("format", || Ok(()));
+        report.check("documentation", || bail!("a link leads nowhere"));
+        let text = report.text();
+        let listed = "\nfailed:\n  documentation: it does not hold\n";
+        assert!(text.contains(listed), "{text}");
     }
 
     #[test]

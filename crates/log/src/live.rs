@@ -1,7 +1,7 @@
 //! Which entries at or below a checkpoint are still needed.
 //!
 //! The log and the cleaner keep such a set of each partition for as long as they run, and where each entry has one message and most of them are done,
-//! every message that waits is a range of its own. So ranges are [packed](packed), and copies of a set share them.
+//! every message that waits is a range of its own. So ranges are [packed], and copies of a set share them.
 
 mod packed;
 

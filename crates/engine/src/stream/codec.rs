@@ -26,7 +26,7 @@ pub(super) const SOME_DONE: u8 = 1;
 pub(super) const SOME_RECEIVED: u8 = 2;
 
 impl Chunk {
-    /// Reads what [`Span::write`] wrote. Each reference becomes a place in `found`, which stands where its slot will.
+    /// Reads what a [`save`](super::save) of it wrote. Each reference becomes a place in `found`, which stands where its slot will.
     pub(crate) fn read(
         reader: &mut Reader<'_>,
         looks: &mut Looks,
@@ -147,7 +147,7 @@ fn read_words(reader: &mut Reader<'_>, there: bool, len: u16) -> Result<[u64; WO
 }
 
 impl Stream {
-    /// Puts back a chunk; they come in any order, and [`Stream::restore`] puts them in theirs.
+    /// Puts back a chunk; they come in any order, and [`Stream::line_up`] puts them in theirs.
     pub(crate) fn restore_chunk(&mut self, chunk: Chunk) {
         self.chunks.push_back(Box::new(chunk));
     }

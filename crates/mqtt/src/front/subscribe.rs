@@ -2,7 +2,7 @@
 //!
 //! A PUBLISH behind one waits for its answer, and with it all that the client sends later: it is matched with what was subscribed before it
 //! (M38). What the answer waits for is the log, the other shards and shared groups, never an acknowledgement of this client; and where one of
-//! them says nothing, the PUBLISH goes on after [`PUBLISH_WAITS_MS`].
+//! them says nothing, the PUBLISH goes on after [`PUBLISH_WAITS_MS`](super::requests::PUBLISH_WAITS_MS).
 
 use courser_contract::{
     Asked as AskedRight, FrontEffects, Now, Permission, QoS, RequestPart, RetainHandling,
