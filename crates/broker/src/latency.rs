@@ -16,7 +16,8 @@ use courser_contract::FrontId;
 pub(crate) struct Moment(pub(crate) u32);
 
 impl Moment {
-    fn until(self, later: Self) -> u64 {
+    /// From here to there.
+    pub(crate) fn until(self, later: Self) -> u64 {
         u64::from(later.0.wrapping_sub(self.0))
     }
 

@@ -9,6 +9,7 @@
 //! ([`Saves::All`]). A process that ends in the middle leaves a file that no manifest names, which the start removes.
 
 mod schedule;
+mod slice;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,9 +26,6 @@ use crate::clock::thread_cpu_us;
 use crate::stations::{CheckpointDone, Checkpointed, Job, Medium};
 use crate::store::Stores;
 
-/// Bytes of state that one turn writes at most, of messages those with which the engine charges a look at each as well: so it names less than a chunk of 256
-/// of them.
-const SLICE_BYTES: usize = 1 << 10;
 /// Pieces on their way to the reader at most: 1 MiB. The engine gathers slices, of whatever size, until a piece has 64 KiB.
 const PIECES_MAX: usize = 16;
 
@@ -220,9 +218,11 @@ impl Shard {
     }
 
     fn save_slice(&mut self, checkpoints: &mut Checkpoints, place: usize) {
+        let clock = self.clock;
+        let begun = clock.moment();
         let saved = self.saveable(place);
         let id = saved.id();
-        if let Some(bytes) = saved.take_piece(SLICE_BYTES) {
+        if let Some(bytes) = slice::take(saved, || begun.until(clock.moment())) {
             checkpoints.link.pieces.fetch_add(1, Ordering::AcqRel);
             checkpoints.send(Job::CheckpointPiece {
                 partition: id,

@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | head of a session or a group | all, some 50 bytes and its names | the same |
 //! | lists of theirs ([`items`]) | the items that change | 1 KiB |
-//! | streams ([`streams`]) | references that end; of what is appended nothing | 64 names |
+//! | streams ([`streams`]) | references that end; of what is appended nothing | eight names |
 //! | what is gone ([`gone`]) | nothing | as above |
 //!
 //! A checkpoint names records by address and holds none of them: their bytes stay in the log, in the entries that

@@ -14,9 +14,9 @@ use crate::{
 };
 
 /// References that one step of the walk names: most of their records are in no cache.
-const NAMES_STEP: usize = 64;
+const NAMES_STEP: usize = 8;
 /// Chunks that one step of the walk looks at, of which most are written where facts have come first.
-const CHUNKS_AT_ONCE: usize = 64;
+const CHUNKS_AT_ONCE: usize = 8;
 /// What a look at one of them costs, in bytes written: each lies elsewhere, and most in no cache.
 const LOOK: usize = 4;
 /// What a chunk mostly takes.

@@ -14,7 +14,7 @@ const VISIT: usize = 16;
 /// The same of a record that is named: it is looked at where it is, and most are in no cache.
 const NAME: usize = 4;
 /// Topics of a unit.
-const TOPICS_STEP: usize = 64;
+const TOPICS_STEP: usize = 16;
 
 /// Where the walk is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Default for Walk {
 }
 
 impl Saving {
-    /// Goes on until about `budget` bytes are written. The head of a session or group is not cut, nor 64 references of a stream, nor an item of a
+    /// Goes on until about `budget` bytes are written. The head of a session or group is not cut, nor eight references of a stream, nor an item of a
     /// list: at most what that takes comes on top.
     pub(super) fn walk(&mut self, state: &mut State, budget: usize) {
         let mut spent = 0;

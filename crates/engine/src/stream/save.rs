@@ -17,7 +17,7 @@ use crate::{
 
 /// Records that are looked at before the first of them is named: most are in no cache, and so they are waited for together. With one after the
 /// other the next look begins when the number of the one before is written.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 8;
 
 /// Positions of a chunk that follow each other, as a checkpoint says them: all that it had when that began, or some of them.
 #[derive(Clone, Copy, Debug)]
