@@ -25,6 +25,8 @@ DISK_FAILED = 74
 
 # After what time a full disk that has room again takes publishes; that of crash_full.py.
 AGAIN_SECONDS = 5
+# How long a publisher of 3.1.1 that was refused is connected.
+REFUSED_SECONDS = 30
 # How often a disk is filled and drained; more by hand.
 FILL_CYCLES = int(os.environ.get("E2E_FILL_CYCLES", "5"))
 
@@ -202,6 +204,50 @@ def test_d8_a_full_disk_refuses_and_recovers(small_disk):
     drain(absent, accepted)
     seconds_until_accepted(raw.connect("pub"), raw.topic())
     absent.answer(absent.expect(PUBLISH, payload=b"again"))
+    raw.release()
+    assert found.stop() == 0
+
+
+def test_m49_a_full_disk_closes_a_publisher_of_3_1_1_after_30_s(small_disk):
+    """MQTT 3.1.1 has no PUBACK that refuses: nothing that a connection publishes is stored or acknowledged from the first refusal on, also once there
+    is room again; what it takes goes on, and it is closed after 30 s. Sent again on the next connection the message is taken.
+
+    v3 [MQTT-4.3.2-2]
+    """
+    found = broker(small_disk / "broker", checkpoint_bytes="1MiB").start()
+    raw = Raw(found, V5)
+    absent, _ = raw.resume("absent")
+    absent.subscribe(raw.topic(), qos=1)
+    absent.close()
+    filler = raw.connect("filler")
+    old = RawClient(found.address, V3)
+    old.connect(raw.client_id("old"), clean=False)
+    old.subscribe(raw.topic("own"), qos=0)
+    accepted = fill(filler, raw.topic(), b"x" * 4000)
+    begun = time.monotonic()
+    old.send(wire.publish(V3, raw.topic(), b"refused", qos=1, packet_id=1))
+    old.ping()
+    # Its deliveries go on.
+    filler.send(wire.publish(V5, raw.topic("own"), b"still here"))
+    old.expect(PUBLISH, payload=b"still here")
+    absent, present = raw.resume("absent")
+    assert present
+    drain(absent, accepted)
+    seconds_until_accepted(filler, raw.topic())
+    absent.answer(absent.expect(PUBLISH, payload=b"again"))
+    # With room again, what comes behind a message that was refused must not pass it.
+    old.send(wire.publish(V3, raw.topic(), b"behind it", qos=1, packet_id=2))
+    old.ping()
+    assert time.monotonic() - begun < REFUSED_SECONDS - 5, "the rest comes before the connection is closed"
+    old.expect_closed(timeout=REFUSED_SECONDS + 10)
+    assert REFUSED_SECONDS - 1 < time.monotonic() - begun < REFUSED_SECONDS + 5
+    absent.ping()
+    old = RawClient(found.address, V3)
+    assert old.connect(raw.client_id("old"), clean=False).session_present
+    old.send(wire.publish(V3, raw.topic(), b"refused", qos=1, packet_id=1, dup=True))
+    old.expect(PUBACK, packet_id=1)
+    absent.answer(absent.expect(PUBLISH, payload=b"refused"))
+    old.close()
     raw.release()
     assert found.stop() == 0
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from broker import until
 from scenario import Raw
-from wire import V5
+from wire import PUBLISH, V5
 
 pytestmark = pytest.mark.courser
 
@@ -70,3 +70,64 @@ def test_damage_under_a_running_broker(brokers):
     after = inspect(server, "folder", "data")
     assert "DAMAGE in segment {} at byte {}".format(*damaged) in after
     assert raw.client_id("absent") in after
+
+
+def delivers(client, numbers) -> bool:
+    """Whether these messages come, each of which is acknowledged, and nothing behind them."""
+    for number in numbers:
+        packet = client.expect(PUBLISH)
+        assert packet.payload.startswith(b"message-%04d" % number), packet
+        client.answer(packet)
+    with pytest.raises(TimeoutError):
+        client.receive(timeout=1)
+    return True
+
+
+def test_m44_a_stream_stops_at_a_damaged_record_until_its_loss_is_accepted(brokers):
+    """A message that is only in the log is damaged there: its session gets nothing from it on, which the log and a metric say, also after a start;
+    others go on. Once the loss is accepted, the session goes on behind it."""
+    server = brokers.own(scrub_period="0s", hot_bytes="16KiB", sys_interval=0)
+    server.keep_port = True
+    raw = Raw(server, V5)
+    for name, topic in (("stops", "kept"), ("goes-on", "other")):
+        client, _ = raw.resume(name)
+        client.subscribe(topic, qos=1)
+        client.close()
+    publisher = raw.connect("pub")
+    for number in range(MESSAGES):
+        publisher.publish("kept", b"message-%04d" % number + b"x" * SIZE, qos=1)
+        publisher.publish("other", b"message-%04d" % number, qos=1)
+    until(lambda: server.metric("courser_cold_messages") > MESSAGES, "it leaves memory")
+    assert server.metric("courser_streams_stopped_places") == 0
+
+    rot(server.folder / "data" / "log" / "0000000001.seg", b"message-0003")
+    client, present = raw.resume("stops")
+    assert present and delivers(client, range(3))
+    until(lambda: "event=stream_stopped" in server.output(), "it is told")
+    (stopped,) = re.findall("event=stream_stopped .*", server.output())
+    assert raw.client_id("stops") in stopped
+    assert server.metric("courser_recalled_lost_total") == 1
+    assert server.metric("courser_streams_stopped_places") == 1
+    until(lambda: "event=segment_damaged" in server.output(), "its segment is looked at, although there is no scrub")
+    client, present = raw.resume("goes-on")
+    assert present and delivers(client, range(MESSAGES))
+    (told,) = json.loads(inspect(server, "damage", "--server", "data", "-o", "json"))["stopped"]
+    assert raw.client_id("stops") in told["stream"] and told["records"] == 1
+    raw.release()
+    assert server.stop() == 0
+
+    server.start()
+    assert server.metric("courser_streams_stopped_places") == 1
+    client, present = raw.resume("stops")
+    assert present and delivers(client, [])
+    raw.release()
+    assert server.stop() == 0
+    command = [str(server.binary()), "repair", "data", "--accept-loss"]
+    subprocess.run(command, cwd=server.folder, capture_output=True, timeout=60, check=True)
+    server.start()
+    assert server.metric("courser_streams_stopped_places") == 0
+    assert server.metric('courser_messages_dropped_total{reason="damaged"}') == 1
+    client, present = raw.resume("stops")
+    assert present and delivers(client, range(4, MESSAGES))
+    raw.release()
+    assert server.stop() == 0

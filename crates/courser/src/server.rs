@@ -336,9 +336,16 @@ fn stop(broker: Broker, reason: Reason) -> Exit {
                 Reason::Failure => Exit::Internal,
             }
         }
-        Err(StopError::Disk(failure)) => disk_failed(&failure),
-        Err(error) => {
-            tracing::error!(event = "stop_failed", "{}", with_causes(&error));
+        Err(error) => stop_failed(&error),
+    }
+}
+
+/// What supervisors and scripts go by: a fault of the program is worth a start, a disk that failed first somebody who looks.
+fn stop_failed(error: &StopError) -> Exit {
+    match error {
+        StopError::Disk(failure) => disk_failed(failure),
+        StopError::Shard { .. } | StopError::StationPanicked | StopError::Panicked { .. } => {
+            tracing::error!(event = "stop_failed", "{}", with_causes(error));
             Exit::Internal
         }
     }
@@ -428,4 +435,29 @@ fn raise_descriptors() -> u64 {
     );
     // None is no limit.
     if raised.is_ok() { maximum } else { current }.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m50_a_server_that_has_panicked_ends_with_70_and_one_whose_disk_failed_with_74() {
+        let text = String::new;
+        for (error, code) in [
+            (StopError::Panicked { shard: 1 }, 70),
+            (StopError::StationPanicked, 70),
+            (
+                StopError::Shard {
+                    shard: 1,
+                    source: std::io::ErrorKind::Other.into(),
+                },
+                70,
+            ),
+            (StopError::Disk(DiskFailure::Io(text())), 74),
+            (StopError::Disk(DiskFailure::Refused(text())), 1),
+        ] {
+            assert_eq!(stop_failed(&error) as u8, code, "{error}");
+        }
+    }
 }

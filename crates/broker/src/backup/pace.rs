@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
+#[cfg(test)]
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -82,6 +84,9 @@ pub(crate) struct Pace {
     /// When what was done so far may have been done.
     due: Instant,
     stop: Arc<AtomicBool>,
+    /// The time of a test, which passes by waiting alone.
+    #[cfg(test)]
+    clock: Option<Arc<Mutex<Instant>>>,
 }
 
 impl Pace {
@@ -91,7 +96,17 @@ impl Pace {
             per_second: per_second.max(1),
             due: Instant::now(),
             stop,
+            #[cfg(test)]
+            clock: None,
         }
+    }
+
+    /// The same in a time that passes by waiting alone.
+    #[cfg(test)]
+    pub(crate) fn with_clock(mut self, clock: Arc<Mutex<Instant>>) -> Self {
+        self.due = *clock.lock().expect("nobody panics meanwhile");
+        self.clock = Some(clock);
+        self
     }
 
     /// Another pace from now on.
@@ -101,7 +116,7 @@ impl Pace {
 
     /// So many bytes are done: waits until the next may be.
     pub(crate) fn spend(&mut self, bytes: u64) -> Result<(), Stopped> {
-        let due = self.due_after(Instant::now(), bytes);
+        let due = self.due_after(self.now(), bytes);
         self.wait_until(due)
     }
 
@@ -120,12 +135,30 @@ impl Pace {
             if self.stop.load(Ordering::Acquire) {
                 return Err(Stopped);
             }
-            let left = due.saturating_duration_since(Instant::now());
+            let left = due.saturating_duration_since(self.now());
             if left.is_zero() {
                 return Ok(());
             }
-            thread::sleep(left.min(STEP));
+            self.sleep(left);
         }
+    }
+
+    fn now(&self) -> Instant {
+        #[cfg(test)]
+        if let Some(clock) = &self.clock {
+            return *clock.lock().expect("nobody panics meanwhile");
+        }
+        Instant::now()
+    }
+
+    /// For so long at most.
+    fn sleep(&self, time: Duration) {
+        #[cfg(test)]
+        if let Some(clock) = &self.clock {
+            *clock.lock().expect("nobody panics meanwhile") += time;
+            return;
+        }
+        thread::sleep(time.min(STEP));
     }
 }
 

@@ -368,6 +368,50 @@ fn i10_what_a_backup_reuses_is_read_at_its_pace_and_not_on_when_it_stops() {
     broker.stop().expect("nothing failed");
 }
 
+/// A byte a second, in a time that passes by waiting alone: it takes as many seconds as it has bytes.
+#[test]
+fn i10_every_byte_of_a_first_backup_is_read_at_its_pace() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let (data, backups) = (folder.path().join("data"), folder.path().join("backups"));
+    let broker = start(&data, 1);
+    fill(&broker);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| load(&broker, &stop));
+        wait("segments fill", || created(&broker) >= 2);
+        stop.store(true, Ordering::Release);
+    });
+    let control = broker.control();
+    let made_by = control.backups().expect("there is a folder");
+    let (store, _lock) = Store::lock(&backups).expect("nobody else has it");
+    let progress = Progress {
+        state: Mutex::default(),
+        pace: AtomicU64::new(1),
+        live: Arc::clone(&made_by.progress.live),
+    };
+    let begun = Instant::now();
+    let clock = Arc::new(Mutex::new(begun));
+    let pace = Pace::new(progress.pace(), Arc::default()).with_clock(Arc::clone(&clock));
+    let making = create::Making {
+        source: &made_by.source,
+        store: &store,
+        pace: RefCell::new(pace),
+        progress: &progress,
+        lost: Arc::default(),
+    };
+    let manifest = making.run(WallMs(1)).expect("it is made");
+    let took = *clock.lock().expect("nobody has it") - begun;
+    let state = progress.state.lock().expect("nobody has it");
+    let kept: u64 = manifest.files.iter().map(|file| file.kept).sum();
+    assert!(kept > 2 << 20, "{kept} bytes");
+    assert_eq!((state.bytes_copied, state.bytes_read), (kept, kept));
+    assert_eq!(took, Duration::from_secs(kept));
+    drop(state);
+    broker.stop().expect("nothing failed");
+    let report = verify_backup(&backups, None).expect("it is finished");
+    assert_eq!(report.problems_total, 0);
+}
+
 #[test]
 fn a_full_backup_and_an_incremental_one_have_what_the_cleaner_has_moved() {
     let folder = tempfile::tempdir().expect("a folder for a test");

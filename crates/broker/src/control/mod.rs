@@ -156,6 +156,12 @@ impl Control {
         backups.begin(folder, bytes_per_second)
     }
 
+    /// Who makes backups.
+    #[cfg(test)]
+    pub(crate) fn backups(&self) -> Option<&Backups> {
+        self.backups.as_deref()
+    }
+
     /// How far the last backup is that was begun since the start.
     #[must_use]
     pub fn backup(&self) -> BackupState {

@@ -1,8 +1,11 @@
 //! Sample folders: one of each format that a release has written, in `tests/data`, read by this program.
 //!
-//! A sample is a file of text: the files of a data folder as lines of 32 bytes, those of zeros left out. It is made once, with the
+//! A sample is a file of text: the files of a data folder, or of one with backups, as lines of 32 bytes, those of zeros left out. It is made once, with the
 //! program that has the format, and never again:
 //! `COURSER_SAMPLE=NAME cargo test -p courser-broker --lib samples::make -- --ignored`.
+
+mod backups;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,13 +21,16 @@ use crate::shard::support::accounts::{
 };
 use crate::shard::support::{Client, broker_on, disk_counter, encode, publish, text};
 use crate::{Broker, NodeState, examine};
+use tempfile::TempDir;
 
 const LINE: usize = 32;
-/// Every one of them, oldest first.
+/// Every one of a data folder, oldest first.
 const SAMPLES: &[&str] = &[
     "format-1", "engine-2", "format-2", "format-3", "format-4", "format-5", "format-6", "format-7",
     "format-8",
 ];
+/// Every one of backups, oldest first.
+const BACKUPS: &[&str] = &["backup-1"];
 /// From this one on they have records that the cleaner has moved.
 const CLEANED: &[&str] = &["format-4", "format-5", "format-6", "format-7", "format-8"];
 /// From this one on they have users, who have sessions and retained messages.
@@ -37,21 +43,34 @@ const EXPIRING: &[&str] = &["format-8"];
 /// Until they do: some fifty years.
 const LIFE_SECONDS: u32 = 1_600_000_000;
 
+fn data_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data")
+}
+
 fn sample_path(name: &str) -> PathBuf {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
-    data.join(format!("{name}.txt"))
+    data_folder().join(format!("{name}.txt"))
+}
+
+/// The files of a folder and of those in it.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for file in fs::read_dir(folder).expect("a folder") {
+        let path = file.expect("a file").path();
+        match path.is_dir() {
+            true => files.extend(files_below(&path)),
+            false => files.push(path),
+        }
+    }
+    files
 }
 
 fn pack(folder: &Path) -> String {
     let mut files = BTreeMap::new();
-    for below in ["", "log", "checkpoints"] {
-        for file in fs::read_dir(folder.join(below)).expect("a folder") {
-            let path = file.expect("a file").path();
-            let name = path.strip_prefix(folder).expect("it is below");
-            let name = name.to_str().expect("a name in ASCII").to_owned();
-            if path.is_file() && name != "LOCK" {
-                files.insert(name, fs::read(&path).expect("it can be read"));
-            }
+    for path in files_below(folder) {
+        let name = path.strip_prefix(folder).expect("it is below");
+        let name = name.to_str().expect("a name in ASCII").to_owned();
+        if path.is_file() && name != "LOCK" {
+            files.insert(name, fs::read(&path).expect("it can be read"));
         }
     }
     let mut packed = String::new();
@@ -97,7 +116,18 @@ fn unpack(packed: &str, folder: &Path) {
     }
 }
 
+fn unpack_sample(name: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let packed = fs::read_to_string(sample_path(name)).expect("it is kept");
+    unpack(&packed, folder.path());
+    folder
+}
+
 fn start(folder: &Path, shards: u16) -> Broker {
+    start_with(folder, shards, &[])
+}
+
+fn start_with(folder: &Path, shards: u16, more: &[&str]) -> Broker {
     let classes = r#"class=[{filter = "relaxed/#", class = "relaxed"}]"#;
     let users = r#"listener=[{ name = "users", protocol = "mqtt", address = "127.0.0.1:0", authentication = "accounts" }]"#;
     let settings = [
@@ -106,7 +136,7 @@ fn start(folder: &Path, shards: u16) -> Broker {
         classes,
         users,
     ];
-    broker_on(folder, shards, &settings)
+    broker_on(folder, shards, &[&settings, more].concat())
 }
 
 fn keep(broker: &Broker, client_id: &str) -> (Client, bool) {
@@ -327,22 +357,29 @@ fn make() {
     let name = std::env::var("COURSER_SAMPLE").expect("COURSER_SAMPLE names the sample");
     let path = sample_path(&name);
     assert!(!path.exists(), "a sample is never made again");
-    let folder = tempfile::tempdir().expect("a folder for a test");
-    let broker = start(folder.path(), 2);
-    fill(&broker);
-    broker.stop().expect("nothing failed");
-    fs::create_dir_all(path.parent().expect("it is in a folder")).expect("there is room");
-    let head = format!("# A data folder of {name}: crates/broker/src/node/samples.rs\n");
-    fs::write(path, head + &pack(folder.path())).expect("there is room");
+    let above = tempfile::tempdir().expect("a folder for a test");
+    let folder = above.path().join("sample");
+    let what = match name.starts_with("backup-") {
+        true => {
+            backups::make_in(&folder);
+            "A folder with backups"
+        }
+        false => {
+            let broker = start(&folder, 2);
+            fill(&broker);
+            broker.stop().expect("nothing failed");
+            "A data folder"
+        }
+    };
+    let head = format!("# {what} of {name}: crates/broker/src/node/samples.rs\n");
+    fs::write(path, head + &pack(&folder)).expect("there is room");
 }
 
 #[test]
 fn every_format_is_read_and_goes_on() {
     for name in SAMPLES {
-        let packed = fs::read_to_string(sample_path(name)).expect("it is kept");
-        let folder = tempfile::tempdir().expect("a folder for a test");
+        let folder = unpack_sample(name);
         let folder = folder.path();
-        unpack(&packed, folder);
         assert_eq!(
             CLEANED.contains(name),
             records(folder, RecordKind::Kept) > 0
@@ -391,7 +428,6 @@ struct Versioned {
 
 #[test]
 fn a_version_that_is_not_known_is_refused_and_named() {
-    let packed = fs::read_to_string(sample_path("format-2")).expect("it is kept");
     let structures = |folder: &Path| {
         let (log, checkpoints) = (folder.join("log"), folder.join("checkpoints"));
         let of = |file: PathBuf, at, version, checksum| Versioned {
@@ -409,9 +445,8 @@ fn a_version_that_is_not_known_is_refused_and_named() {
         ]
     };
     for number in 0..5 {
-        let folder = tempfile::tempdir().expect("a folder for a test");
+        let folder = unpack_sample("format-2");
         let folder = folder.path();
-        unpack(&packed, folder);
         let changed = &structures(folder)[number];
         let mut bytes = fs::read(&changed.file).expect("it is there");
         bytes[changed.at + changed.version] = 99;
@@ -434,12 +469,8 @@ fn a_checkpoint_of_a_later_engine_is_refused_and_left_as_it_is() {
     const HEADER: usize = 48;
     const PIECE: usize = HEADER + 12;
     const VERSION: usize = PIECE + 5;
-    let folder = tempfile::tempdir().expect("a folder for a test");
+    let folder = unpack_sample("format-2");
     let folder = folder.path();
-    unpack(
-        &fs::read_to_string(sample_path("format-2")).expect("it is kept"),
-        folder,
-    );
     let path = file(&folder.join("checkpoints"), ".ckp");
     let mut bytes = fs::read(&path).expect("it is there");
     let field = |bytes: &[u8], at: usize| {

@@ -190,3 +190,6 @@ impl Saveable for Owned {
         self.partition().cancel_checkpoint();
     }
 }
+
+#[cfg(test)]
+mod tests;

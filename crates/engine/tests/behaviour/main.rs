@@ -7,6 +7,7 @@ mod checkpoints;
 mod cold;
 mod cold_expiry;
 mod cold_groups;
+mod cold_tail;
 mod forwards;
 mod incoming_qos2;
 mod leading;

@@ -371,6 +371,35 @@ fn d8_what_is_left_of_an_attempt_is_replaced_by_the_next_one() {
     assert_eq!(read(&disk.kill()), Some(9));
 }
 
+/// A process without descriptors beside such a file ended as if its disk had failed: the manifest could not be read.
+#[test]
+fn p6_what_is_left_of_an_attempt_is_looked_at_again_where_the_manifest_cannot_be_opened_for_the_moment()
+ {
+    for (call, nth) in [(Call::Open, 1), (Call::Read, 0), (Call::Read, 1)] {
+        let disk = MemDisk::new();
+        let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+        take(&store, 4).expect("taken");
+        let at = CheckpointAt {
+            index: LogIndex(9),
+            term: Term(1),
+        };
+        drop(store.writer(PARTITION, at).expect("created"));
+        let names = disk.names();
+        assert_eq!(names, ["6-4.ckp", "6-9.ckp", "6.manifest"]);
+        // The first one is opened to see whether it is there.
+        for (kind, is_passing) in [(ErrorKind::OutOfMemory, true), (ErrorKind::Other, false)] {
+            let failed = disk.failed();
+            disk.fail(call, nth, 1, kind);
+            let error = take(&store, 9).expect_err("nobody knows which one counts");
+            assert_eq!(disk.failed(), failed + 1);
+            assert_eq!(error.is_passing(), is_passing, "{call:?}: {error}");
+            assert_eq!(disk.names(), names);
+        }
+        take(&store, 9).expect("taken");
+        assert_eq!(read(&disk.kill()), Some(9));
+    }
+}
+
 /// An old file that stays was a failure of the checkpoint that had taken its place, and of each start.
 #[test]
 fn d6_an_older_checkpoint_that_cannot_be_removed_is_in_nobodys_way() {

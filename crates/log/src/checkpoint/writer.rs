@@ -235,7 +235,13 @@ fn remove_left<D: Disk>(
     (partition, at): (PartitionId, CheckpointAt),
     name: &str,
 ) -> Result<(), CheckpointError> {
-    if names(disk, node, partition)? == Some(at.index) {
+    // Nothing is made yet, so what keeps the manifest from being read keeps this file from being made: a descriptor may be there again a moment
+    // later.
+    let counts = names(disk, node, partition).map_err(|error| match error {
+        CheckpointError::Disk { source, .. } => not_made(name)(source),
+        other => other,
+    })?;
+    if counts == Some(at.index) {
         let name = name.to_owned();
         return Err(CheckpointError::Counts { name });
     }

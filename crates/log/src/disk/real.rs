@@ -317,7 +317,11 @@ mod tests {
         let cases = [
             // A file system that knows no number.
             (0, 0, false),
+            // One that has none left: the next file that it does not give says so, and that it gives one again says that it has some.
             (1 << 20, 0, false),
+            (100, 0, false),
+            (8, 0, false),
+            (7, 0, false),
             (1 << 20, 1, true),
             (1 << 20, FILES_LEFT - 1, true),
             (1 << 20, FILES_LEFT, false),

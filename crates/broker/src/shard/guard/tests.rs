@@ -161,6 +161,39 @@ fn m50_two_panics_at_one_entry_set_its_partition_aside() {
     }
 }
 
+/// Lines of the file that notes panics, without the empty ones that keep room for more.
+fn notes(folder: &std::path::Path) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.join("crash")).expect("it is there");
+    let lines = text.lines().filter(|line| !line.is_empty());
+    lines.map(str::to_owned).collect()
+}
+
+/// The process ends with each of them (`courser`: 70); nothing but the note says to a later start that there was one.
+#[test]
+fn m50_each_panic_at_an_entry_leaves_a_note_of_it() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let folder = folder.path();
+    let broker = broker_on(folder, 1, &[]);
+    let address = broker.addresses()[0];
+    Client::connect_with(address, "absent", 4, 0, &[]).subscribe("t", 1);
+    assert_eq!(notes(folder), [""; 0]);
+    let mut publisher = Client::connect(address, "publisher");
+    publisher.send_raw(&publish("t", 1, 1, b"failpoint: apply"));
+    panicked(broker);
+    let first = notes(folder);
+    assert_eq!(first.len(), 1, "{first:?}");
+    panicked(begin(folder));
+    assert_eq!(notes(folder), [&*first[0], &*first[0]]);
+    let examined = examine(folder).expect("a folder");
+    let [Finding::Aside(aside)] = &examined.findings[..] else {
+        panic!("its partition is set aside: {examined:?}");
+    };
+    let Fault::Apply(index) = aside.fault else {
+        panic!("by its entry: {aside:?}");
+    };
+    assert_eq!(first[0], format!("apply {} {}", aside.partition.0, index.0));
+}
+
 /// Makes a role, if the shard lives for it.
 fn put_role(broker: &crate::Broker, name: &str, topic: &str) -> bool {
     let name = RoleName::new(name).expect("a name");

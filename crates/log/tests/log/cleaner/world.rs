@@ -134,6 +134,8 @@ pub(crate) struct World {
     pub(crate) gift: u64,
     /// Times that the cleaner could not read something for the moment.
     pub(crate) held_up: u64,
+    /// Segments that the cleaner has begun although others had none left then.
+    pub(crate) last_ones: u64,
     /// Bytes of all checkpoints.
     pub(crate) checkpoint_bytes: u64,
 }
@@ -173,6 +175,7 @@ impl World {
             cleaned: 0,
             gift: 0,
             held_up: 0,
+            last_ones: 0,
             checkpoint_bytes: 0,
         }
     }
@@ -348,7 +351,12 @@ impl World {
                     if self.seed % 3 == 2 {
                         order.take(&records, &self.saved);
                     }
+                    let rolls = self.log.counts().rolls;
                     self.write(&records);
+                    let (begun, room) = (self.log.counts().rolls - rolls, self.log.space());
+                    if room.ready_bytes + room.free_bytes < self.config.segment_bytes() {
+                        self.last_ones += begun;
+                    }
                     if left == 0 {
                         return false;
                     }
