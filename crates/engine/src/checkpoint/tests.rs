@@ -9,7 +9,7 @@ use courser_contract::{
     SharedStrategy, SubscriptionOptions, Term, Tick, WallMs,
 };
 
-use super::Restore;
+use super::{Restore, walk::Walk};
 use crate::{
     Partition, PartitionConfig,
     entry::RetainMark,
@@ -202,8 +202,20 @@ impl Life {
         self.written() - before
     }
 
+    /// Items that the walk will pass over.
+    fn notes(&self) -> usize {
+        let saving = self.partition.state.saving.as_ref();
+        saving.map_or(0, |saving| saving.apart.len())
+    }
+
     /// Whether the checkpoint has ended; then it is the state at its beginning.
     fn has_ended(&mut self) -> bool {
+        let saving = self.partition.state.saving.as_ref();
+        if let Some(saving) = saving.filter(|it| it.walk == Walk::Done) {
+            assert!(saving.apart.is_empty(), "no note outlives its item");
+            assert!(saving.new_sets.is_empty() && saving.gone.is_empty());
+            assert_eq!(saving.gone_bytes, 0, "what is gone is given back");
+        }
         let Some(end) = self.partition.checkpoint_end() else {
             return false;
         };
