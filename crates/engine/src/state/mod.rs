@@ -269,7 +269,7 @@ impl State {
         let mut applying = apply::Applying::new(self.records.begin_entry(bytes));
         entry.for_each(|fact| self.apply_fact(&mut applying, fact, sink))?;
         let block = applying.finish(self);
-        self.records.end_entry(block);
+        self.records.end_entry(block, self.queued);
         Ok(())
     }
 
