@@ -273,6 +273,15 @@ impl State {
         Ok(())
     }
 
+    /// Changes a session that is still there, and what it takes.
+    fn change_weight(&mut self, session: SessionUid, change: impl FnOnce(&mut Session)) {
+        if let Some(session) = self.sessions.get_mut(session.0) {
+            self.session_bytes -= weight::of_session(session);
+            change(session);
+            self.session_bytes += weight::of_session(session);
+        }
+    }
+
     /// QoS of a delivery: the lower of published and granted (v3 [MQTT-3.8.4-6], v5 [MQTT-3.8.4-8]).
     pub(crate) fn delivered_qos(record: &RecordView<'_>, granted: QoS) -> QoS {
         record.qos.min(granted)
