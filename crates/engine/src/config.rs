@@ -195,6 +195,22 @@ pub struct Counts {
     pub outbox_messages: u64,
 }
 
+/// What a stream keeps for each message, about: 4.6 bytes in chunks that are full.
+const REFERENCE_BYTES: u64 = 5;
+
+/// Bytes of rows, and of so many references to them.
+pub(crate) const fn name_bytes(rows: u64, references: u64) -> u64 {
+    rows + REFERENCE_BYTES * references
+}
+
+impl Counts {
+    /// Bytes that stay in memory for messages that wait when they are only in the log.
+    #[must_use]
+    pub const fn name_bytes(&self) -> u64 {
+        name_bytes(self.row_bytes, self.queued_messages)
+    }
+}
+
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         let Self {

@@ -37,6 +37,12 @@
 //! | `checkpoint` | the state as it is at one place of the log, written in slices and read back |
 #![forbid(unsafe_code)]
 
+/// Of tests: they say what structs take.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: courser_memory::Counting<std::alloc::System> =
+    courser_memory::Counting::new(std::alloc::System);
+
 mod after;
 mod aging;
 mod aside;

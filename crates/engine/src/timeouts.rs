@@ -124,7 +124,7 @@ impl Partition {
     }
 
     /// Ends what has expired in a chunk of a stream and was never sent (M30, v5 [MQTT-3.3.2-5]), up to a second after its time. What is only in the log
-    /// is not read for it: it is known when it expires. How many have ended.
+    /// is not read for it: it is known when it expires. What is about to end was counted when that was proposed. How many have ended.
     fn expire_chunk(
         &mut self,
         stream: u64,
@@ -137,7 +137,11 @@ impl Partition {
         };
         let mut expired = Vec::new();
         let mut next: Option<(u64, WallMs)> = None;
+        let doomed = &self.lead.streams.doomed;
         for (seq, reference) in references {
+            if !doomed.is_empty() && doomed.contains(&(stream, seq)) {
+                continue;
+            }
             let Some(at) = self.known_expiry(reference.slot) else {
                 continue;
             };

@@ -82,28 +82,46 @@ impl Oracle {
     fn judge(&mut self, life: LifeId, id: MsgId, got: &Got, now: u64) -> Result<(), String> {
         self.judge_will(id, now)?;
         let msg = self.msgs[&id].clone();
-        let refused = self.may_have_been_refused(&msg);
-        let unheard = msg.strayed || msg.life.is_some_and(|life| self.lives[life].fuzzy);
-        let uncertain = msg.resent && unheard;
-        let waits_ms = self.waits_ms(&msg);
-        let may_be_dropped = self.drops || waits_ms.is_some_and(|ms| now >= msg.first_sent + ms);
-        let it = &mut self.lives[life];
         if msg.topic != got.topic || msg.payload != got.payload {
             return Err("I5: delivered bytes differ from published ones".to_owned());
         }
-        if it.doubtful {
+        if self.lives[life].doubtful {
             return Ok(());
         }
+        self.judge_loss(life, id, &msg)?;
+        self.judge_granted(life, &msg, got)?;
+        if got.repeat {
+            return Ok(());
+        }
+        let is_first = self.judge_count(life, (id, &msg), got, now)?;
+        let as_published = self.lives[life]
+            .subs_to(&msg.topic)
+            .any(|(_, sub)| sub.retain_as_published);
+        let from_scan = got.retain && !as_published;
+        if from_scan && is_first && self.is_overtaken(life, id, &msg) {
+            return Err("M34: a retained message after a newer live one".to_owned());
+        }
+        if !from_scan && is_first && !(msg.retain && got.retain) {
+            return self.judge_order(life, (id, &msg), got, now);
+        }
+        Ok(())
+    }
+
+    /// M44: what an operator has given up does not come.
+    fn judge_loss(&self, life: LifeId, id: MsgId, msg: &Msg) -> Result<(), String> {
+        let it = &self.lives[life];
         let is_lost = self.accepted.contains(&(it.client, id));
         let is_once = msg.copies == 1 && !msg.retain && !subs_are_shared(&it.subs, &msg.topic);
-        if is_lost && is_once && !it.seen.contains_key(&id) {
-            return Err("M44: comes although its loss was accepted".to_owned());
+        match is_lost && is_once && !it.seen.contains_key(&id) {
+            true => Err("M44: comes although its loss was accepted".to_owned()),
+            false => Ok(()),
         }
-        let subs = || {
-            it.subs
-                .iter()
-                .filter(|(filter, _)| matches(filter, &msg.topic))
-        };
+    }
+
+    /// I4, I5: it comes by a subscription, and as that says.
+    fn judge_granted(&self, life: LifeId, msg: &Msg, got: &Got) -> Result<(), String> {
+        let it = &self.lives[life];
+        let subs = || it.subs_to(&msg.topic);
         if subs().next().is_none() {
             return Err("I5: delivered to a session that never subscribed".to_owned());
         }
@@ -129,14 +147,24 @@ impl Oracle {
         if got.dup && !got.repeat && !it.resumed && !it.fuzzy {
             return Err("v5 [MQTT-3.3.1-1]: DUP on a first delivery".to_owned());
         }
-        if got.repeat {
-            return Ok(());
-        }
-        let as_published = subs().any(|(_, sub)| sub.retain_as_published);
-        let scans: u32 = subs().map(|(_, sub)| sub.scans).sum();
-        let from_scan = got.retain && !as_published;
+        Ok(())
+    }
+
+    /// I4: it does not come more often than it may. Whether it is the first time.
+    fn judge_count(
+        &mut self,
+        life: LifeId,
+        (id, msg): (MsgId, &Msg),
+        got: &Got,
+        now: u64,
+    ) -> Result<bool, String> {
+        let unheard = msg.strayed || msg.life.is_some_and(|life| self.lives[life].fuzzy);
+        let uncertain = msg.resent && unheard;
+        let it = &mut self.lives[life];
+        let scans: u32 = it.subs_to(&msg.topic).map(|(_, sub)| sub.scans).sum();
+        let shared = subs_are_shared(&it.subs, &msg.topic);
         let seen = it.seen.entry(id).or_default();
-        let first = seen.processed == 0;
+        let is_first = seen.processed == 0;
         // A client that lost its own half takes a repeat for something new.
         seen.forgotten += u32::from(it.fuzzy && got.dup);
         // What is only routed leaves before the commit: after a crash the message may come again, and be stored then.
@@ -148,7 +176,6 @@ impl Oracle {
         }
         let routed = if self.faulted { seen.routed } else { 0 };
         let most = msg.copies + seen.forgotten + routed + if msg.retain { scans } else { 0 };
-        let shared = subs_are_shared(&it.subs, &msg.topic);
         let excused = // Its publisher's session may have ended behind its back, and the exchange with it.
             uncertain
             || shared && got.qos == QoS::AtLeastOnce;
@@ -161,59 +188,66 @@ impl Oracle {
         if seen.processed > most - seen.forgotten && !excused {
             self.uses.count(Excuse::ExchangeForgotten);
         }
-        if from_scan {
-            if first && self.is_overtaken(life, id, &msg) {
-                return Err("M34: a retained message after a newer live one".to_owned());
-            }
-        } else if first && !(msg.retain && got.retain) {
-            if msg.retain && msg.qos > QoS::AtMostOnce && got.qos > QoS::AtMostOnce {
-                it.newest.insert(msg.topic.clone(), id);
-            }
-            // A member of a shared group is one of many: v5 section 4.6 orders only non-shared subscriptions.
-            // Of a message that was sent again, the first copy may have come before the subscription, or as QoS 0 while the
-            // subscriber was away, or may have been too old or without room: then the second one is the first that it can see.
-            let whole = !msg.resent
-                || got.qos > QoS::AtMostOnce
-                    && it.spans.iter().any(|span| {
-                        span.from < msg.first_sent
-                            && span.qos > QoS::AtMostOnce
-                            && span.to.is_none()
-                            && !(span.no_local && msg.client == it.client)
-                            && matches(&span.filter, &msg.topic)
-                    });
-            let was_dropped = msg.resent && may_be_dropped;
-            // What was left behind without an answer by a client that began anew is not before what it sends next: that may go by
-            // another shard while the first connection's publish still waits for a leader, and is never sent again in its place.
-            let in_order = !shared && whole && !refused;
-            if let Some(publisher) = msg.life.filter(|_| in_order) {
-                let key = (
-                    publisher,
-                    msg.topic.clone(),
-                    msg.qos.number(),
-                    got.qos.number(),
-                );
-                let before = it.order.get(&key).copied();
-                let before = before.filter(|before| *before > id);
-                let excuse = match msg.abandoned {
-                    _ if was_dropped => Some(Excuse::DroppedBefore),
-                    true => Some(Excuse::Forgotten),
-                    false => None,
-                };
-                if let Some(excuse) = excuse {
-                    if before.is_some() {
-                        self.uses.count(excuse);
-                    }
-                    return Ok(());
-                }
-                it.order.insert(key, id);
-                if let Some(before) = before {
-                    return Err(format!(
-                        "I3: came after message {before} of the same publisher"
-                    ));
-                }
-            }
+        Ok(is_first)
+    }
+
+    /// I3: a live message does not come behind a later one of its publisher.
+    fn judge_order(
+        &mut self,
+        life: LifeId,
+        (id, msg): (MsgId, &Msg),
+        got: &Got,
+        now: u64,
+    ) -> Result<(), String> {
+        let refused = self.may_have_been_refused(msg);
+        let waits_ms = self.waits_ms(msg);
+        let may_be_dropped = self.drops || waits_ms.is_some_and(|ms| now >= msg.first_sent + ms);
+        let it = &mut self.lives[life];
+        if msg.retain && msg.qos > QoS::AtMostOnce && got.qos > QoS::AtMostOnce {
+            it.newest.insert(msg.topic.clone(), id);
         }
-        Ok(())
+        // A member of a shared group is one of many: v5 section 4.6 orders only non-shared subscriptions.
+        let shared = subs_are_shared(&it.subs, &msg.topic);
+        // Of a message that was sent again, the first copy may have come before the subscription, or as QoS 0 while the
+        // subscriber was away, or may have been too old or without room: then the second one is the first that it can see.
+        let whole = !msg.resent
+            || got.qos > QoS::AtMostOnce
+                && it.spans.iter().any(|span| {
+                    span.from < msg.first_sent
+                        && span.qos > QoS::AtMostOnce
+                        && span.to.is_none()
+                        && !(span.no_local && msg.client == it.client)
+                        && matches(&span.filter, &msg.topic)
+                });
+        let was_dropped = msg.resent && may_be_dropped;
+        // What was left behind without an answer by a client that began anew is not before what it sends next: that may go by
+        // another shard while the first connection's publish still waits for a leader, and is never sent again in its place.
+        let in_order = !shared && whole && !refused;
+        let Some(publisher) = msg.life.filter(|_| in_order) else {
+            return Ok(());
+        };
+        let (sent, came) = (msg.qos.number(), got.qos.number());
+        let key = (publisher, msg.topic.clone(), sent, came);
+        let before = it.order.get(&key).copied();
+        let before = before.filter(|before| *before > id);
+        let excuse = match msg.abandoned {
+            _ if was_dropped => Some(Excuse::DroppedBefore),
+            true => Some(Excuse::Forgotten),
+            false => None,
+        };
+        if let Some(excuse) = excuse {
+            if before.is_some() {
+                self.uses.count(excuse);
+            }
+            return Ok(());
+        }
+        it.order.insert(key, id);
+        match before {
+            None => Ok(()),
+            Some(before) => Err(format!(
+                "I3: came after message {before} of the same publisher"
+            )),
+        }
     }
 
     /// v5 [MQTT-3.3.2-6]: who gets a message that expires is told what is left of its time, and no other message expires. To the nearest second; the

@@ -407,6 +407,12 @@ impl Oracle {
 }
 
 impl Life {
+    /// Its subscriptions to a topic, by filter.
+    fn subs_to(&self, topic: &str) -> impl Iterator<Item = (&String, &Sub)> {
+        let subs = self.subs.iter();
+        subs.filter(move |(filter, _)| matches(filter, topic))
+    }
+
     /// None of its subscriptions is certain any more.
     pub(crate) fn close_spans(&mut self, now: u64) {
         for span in &mut self.spans {

@@ -25,6 +25,7 @@ mod recovery;
 mod repair;
 mod restore;
 mod rot;
+mod rotting;
 mod scrub;
 mod truth;
 mod writer;

@@ -95,9 +95,6 @@ impl Owned {
     }
 }
 
-/// What the engine keeps for each session or group that a message waits for.
-const REFERENCE_BYTES: u64 = 5;
-
 /// Before the first entry.
 const NOTHING: CheckpointAt = CheckpointAt {
     index: LogIndex(0),
@@ -259,7 +256,7 @@ impl Partitions {
         let counts = partitions.map(|it| it.counts());
         counts.fold(Kept::default(), |all, it| {
             let records = it.record_bytes.saturating_sub(it.retained_bytes);
-            let messages = records + it.row_bytes + REFERENCE_BYTES * it.queued_messages;
+            let messages = records + it.name_bytes();
             Kept {
                 messages: all.messages + messages,
                 sessions: all.sessions + it.session_bytes,

@@ -1,9 +1,10 @@
 //! What a fact is about to change goes into the checkpoint first (M42). Whatever is written here is as it was when the
 //! checkpoint began, since nothing has changed it since; it is written once, here or by the walk.
 
-use courser_contract::SessionUid;
+use courser_contract::{Seq, SessionUid};
 
 use super::{
+    items::After,
     save::{OpenSet, Saving},
     unit::Names,
     walk::Walk,
@@ -36,14 +37,14 @@ impl State {
 }
 
 impl State {
-    /// Writes what ends with a reference of a group, within another fact.
+    /// Writes what ends with a message of a group, within another fact.
     #[cold]
     pub(crate) fn save_before_shared_end(&mut self, number: u64, seq: u64) {
         let Some(mut saving) = self.saving.take() else {
             return;
         };
         if !saving.is_planted() {
-            saving.before_shared_end(self, number, (seq, seq + 1));
+            saving.before_left(self, number, seq);
         }
         self.saving = Some(saving);
     }
@@ -130,6 +131,19 @@ impl Saving {
         }
     }
 
+    /// The same of one message, and of what the group knows of it even where its reference has ended.
+    fn before_left(&mut self, state: &mut State, number: u64, seq: u64) {
+        let names = Names {
+            records: &state.records,
+            looks: &state.looks,
+        };
+        if let Some(group) = state.groups.get_mut(number) {
+            self.group(number, group);
+            self.before_group_fact(number, group, &GroupFact::Done { seq: Seq(seq) });
+            self.before_end(number, &mut group.stream, (seq, seq + 1), names);
+        }
+    }
+
     fn before_session(
         &mut self,
         state: &mut State,
@@ -156,31 +170,46 @@ impl Saving {
 
     fn before_subscribed(&mut self, session: &mut Session, name: (Option<&str>, &str), scan: u64) {
         let at = session.find(name.0, name.1);
-        self.before_subscription(session, at.unwrap_or(session.subscriptions.len()));
+        let place = at.unwrap_or(session.subscriptions.len());
+        self.before_subscription(session, place, After::There);
         if scan != 0 {
-            self.before_scan(session, scan);
-            self.before_scans_of(session, name.1);
+            if at.is_some() {
+                self.before_scans_of(session, name.1);
+            }
+            self.before_scan(session, scan, After::There);
         }
     }
 
     /// The last subscription gets the place of the one that goes.
     fn before_unsubscribed(&mut self, session: &mut Session, name: (Option<&str>, &str)) {
         if let Some(at) = session.find(name.0, name.1) {
-            self.before_subscription(session, at);
-            self.before_subscription(session, session.subscriptions.len() - 1);
-            self.before_scans_of(session, name.1);
+            let last = session.subscriptions.len() - 1;
+            if at != last {
+                self.before_subscription(session, at, After::There);
+            }
+            self.before_subscription(session, last, After::Gone);
+            if name.0.is_none() {
+                self.before_scans_of(session, name.1);
+            }
         }
     }
 
     fn before_group_fact(&mut self, number: u64, group: &SharedGroup, fact: &GroupFact) {
         match *fact {
-            GroupFact::Assigned { seq, .. }
-            | GroupFact::Unassigned { seq }
-            | GroupFact::Received { seq } => self.before_owed(number, group, seq),
-            GroupFact::Attempts { seq, .. } => self.before_attempts(number, group, seq),
+            GroupFact::Assigned { seq, .. } => {
+                self.before_owed(number, group, (seq, After::There));
+            }
+            GroupFact::Unassigned { seq } => self.before_owed(number, group, (seq, After::Gone)),
+            GroupFact::Received { seq } => {
+                let after = After::there_if(group.group.owed(seq).is_some());
+                self.before_owed(number, group, (seq, after));
+            }
+            GroupFact::Attempts { seq, .. } => {
+                self.before_attempts(number, group, (seq, After::There));
+            }
             GroupFact::Done { seq } => {
-                self.before_owed(number, group, seq);
-                self.before_attempts(number, group, seq);
+                self.before_owed(number, group, (seq, After::Gone));
+                self.before_attempts(number, group, (seq, After::Gone));
             }
         }
     }
@@ -205,8 +234,9 @@ impl Saving {
         }
     }
 
-    fn before_set_dropped(&mut self, state: &State, set: u32) {
-        let walked = match &self.walk {
+    /// Whether the walk has passed the place of a set.
+    const fn has_walked_set(&self, set: u32) -> bool {
+        match &self.walk {
             Walk::Sets(at) => set < *at,
             Walk::Sessions(..)
             | Walk::Groups(..)
@@ -214,8 +244,17 @@ impl Saving {
             | Walk::Outboxes(..)
             | Walk::Leaves(_)
             | Walk::Done => true,
-        };
-        if walked || self.new_sets.remove(&set) {
+        }
+    }
+
+    fn before_set_defined(&mut self, set: u32) {
+        if !self.has_walked_set(set) {
+            self.new_sets.insert(set);
+        }
+    }
+
+    fn before_set_dropped(&mut self, state: &State, set: u32) {
+        if self.has_walked_set(set) || self.new_sets.remove(&set) {
             return;
         }
         if let Some(targets) = state.sets.get(set as usize).cloned().flatten() {
@@ -224,12 +263,7 @@ impl Saving {
         }
     }
 
-    fn before_forward_done(
-        &mut self,
-        state: &State,
-        to: courser_contract::PartitionId,
-        seq: courser_contract::Seq,
-    ) {
+    fn before_forward_done(&mut self, state: &State, to: courser_contract::PartitionId, seq: Seq) {
         let walked = match &self.walk {
             Walk::Sets(_) | Walk::Sessions(..) | Walk::Groups(..) | Walk::Retained(_) => false,
             Walk::Outboxes(at, from) => (to, seq) < (*at, *from),
@@ -286,7 +320,7 @@ impl Saving {
             | Rare::GroupMade { .. }
             | Rare::LeaveBegun { .. } => {}
             Rare::SetDefined { set, .. } | Rare::SetPacked { set, .. } => {
-                self.new_sets.insert(*set);
+                self.before_set_defined(*set);
             }
             Rare::SetDropped { set } => self.before_set_dropped(state, *set),
             Rare::SessionOwned { session, .. } => self.before_session(state, *session, |_, _| {}),
@@ -297,12 +331,24 @@ impl Saving {
             }
             Rare::Held {
                 session, packet_id, ..
+            } => self.before_session(state, *session, |to, it| {
+                to.before_hold(it, *packet_id, After::There);
+            }),
+            Rare::Released { session, packet_id } => {
+                self.before_session(state, *session, |to, it| {
+                    to.before_hold(it, *packet_id, After::Gone);
+                });
             }
-            | Rare::Released { session, packet_id } => {
-                self.before_session(state, *session, |to, it| to.before_hold(it, *packet_id));
+            Rare::ScanMoved { session, scan, .. } => {
+                self.before_session(state, *session, |to, it| {
+                    let after = After::there_if(it.has_scan(*scan));
+                    to.before_scan(it, *scan, after);
+                });
             }
-            Rare::ScanMoved { session, scan, .. } | Rare::ScanEnded { session, scan } => {
-                self.before_session(state, *session, |to, it| to.before_scan(it, *scan));
+            Rare::ScanEnded { session, scan } => {
+                self.before_session(state, *session, |to, it| {
+                    to.before_scan(it, *scan, After::Gone);
+                });
             }
             Rare::Unsubscribed {
                 session,
@@ -344,10 +390,13 @@ impl Saving {
             }
             Rare::ForwardDone { to, seq } => self.before_forward_done(state, *to, *seq),
             // What is owed to who leaves for good is written where it ends ([`State::save_before_shared_end`]).
-            Rare::GroupJoined { group, member, .. } | Rare::GroupLeft { group, member, .. } => {
+            Rare::GroupLeft { group, member, .. } => self.before_group(state, *group, |to, it| {
+                to.before_member(*group, it, (*member, After::Gone));
+            }),
+            Rare::GroupJoined { group, member, .. } => {
                 self.before_group(state, *group, |to, it| {
-                    to.before_member(*group, it, *member)
-                });
+                    to.before_member(*group, it, (*member, After::There));
+                })
             }
             // What is left of one that ends is written in steps ([`super::gone`]).
             Rare::GroupInherits { group, .. }

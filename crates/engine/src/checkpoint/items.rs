@@ -3,6 +3,9 @@
 //! An item is written once: by the walk, in order and some at a time, or by itself just before the first fact that changes or removes it. What was
 //! written by itself, or came after the beginning, is noted, and the walk passes over it. So a fact writes what it changes and no more,
 //! however much there is beside it.
+//!
+//! Invariant: what is noted is there, and the walk has not come to it. So the notes are fewer than the items of the state, however long a checkpoint
+//! takes and whatever comes and goes meanwhile, and none is left at its end.
 
 use courser_contract::{HomeRef, Seq};
 
@@ -38,19 +41,34 @@ pub(super) enum Part {
     Owed = 6,
     /// Of a group.
     Attempts = 7,
+    /// Nothing by itself: subscriptions of a session say their places from here on, since one of them was written by itself.
+    Placed = 8,
+}
+
+/// Whether an item is there behind the fact that is about to be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    There,
+    Gone,
+}
+
+impl After {
+    pub(super) const fn there_if(is_there: bool) -> Self {
+        if is_there { Self::There } else { Self::Gone }
+    }
 }
 
 /// Which parts of a session or a group the last checkpoint has; all, if it began before there was one. Not replicated.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Saved {
     checkpoint: u32,
-    parts: u8,
+    parts: u16,
 }
 
 impl Saved {
     /// Of what comes after the beginning of a checkpoint.
     pub(crate) const fn all(checkpoint: u32) -> Self {
-        let parts = u8::MAX;
+        let parts = u16::MAX;
         Self { checkpoint, parts }
     }
 
@@ -110,20 +128,20 @@ impl Item {
 }
 
 impl Saving {
-    /// Whether an item is to be written, if it is there, before a fact changes, removes or adds it. From now on the walk passes over it.
-    pub(super) fn is_due(&mut self, saved: Saved, item: Item) -> bool {
+    /// Whether an item is to be written, if it is there, before a fact changes, removes or adds it. From now on the walk passes over it, or does not
+    /// find it: what comes again in its place is noted then.
+    pub(super) fn is_due(&mut self, saved: Saved, item: Item, after: After) -> bool {
         if saved.has(self.mark, item.part()) {
             return false;
         }
         let is_walked = self.open.is_some_and(|open| {
             (open.part(), open.owner()) == (item.part(), item.owner()) && item < open
         });
-        !is_walked && self.apart.insert(item)
-    }
-
-    /// Whether some items of an owner are passed over, from one on up to another.
-    pub(super) fn has_apart(&self, first: Item, last: Item) -> bool {
-        self.apart.range(first..=last).next().is_some()
+        !is_walked
+            && match after {
+                After::There => self.apart.insert(item),
+                After::Gone => !self.apart.remove(&item),
+            }
     }
 
     /// Writes an item by itself.
@@ -154,7 +172,7 @@ impl Saving {
                     break;
                 }
                 looked += 1;
-                if apart.is_empty() || !apart.contains(&item) {
+                if apart.is_empty() || !apart.remove(&item) {
                     write(value, out);
                     count += 1;
                 }

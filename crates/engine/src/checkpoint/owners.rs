@@ -3,7 +3,7 @@
 use courser_contract::{HomeRef, PartitionId, Seq};
 
 use super::{
-    items::{Item, Part},
+    items::{After, Item, Part},
     save::Saving,
     unit::Kind,
 };
@@ -85,11 +85,7 @@ impl Saving {
         let made = session.subscriptions.get(from as usize..);
         let made = (from..).zip(made.unwrap_or_default());
         let items = made.map(|(at, made)| (Item::Subscription(uid, at), (at, made)));
-        let (first, last) = (
-            Item::Subscription(uid, 0),
-            Item::Subscription(uid, u32::MAX),
-        );
-        match self.has_apart(first, last) {
+        match session.saved.has(self.mark, Part::Placed) {
             false => self.items((Kind::Subscriptions, uid), items, |(_, made), out| {
                 write_subscription(made, out);
             }),
@@ -234,13 +230,14 @@ impl Saving {
     }
 
     /// The subscription at a place, if there is one.
-    pub(super) fn before_subscription(&mut self, session: &mut Session, at: usize) {
+    pub(super) fn before_subscription(&mut self, session: &mut Session, at: usize, after: After) {
         self.session(session);
         let uid = session.uid.0;
         let place = u32::try_from(at).expect("fewer subscriptions than a session may have");
-        if self.is_due(session.saved, Item::Subscription(uid, place))
+        if self.is_due(session.saved, Item::Subscription(uid, place), after)
             && let Some(made) = session.subscriptions.get(at)
         {
+            session.saved.add(self.mark, Part::Placed);
             self.item(Kind::Places, uid, |out| {
                 place.write(out);
                 write_subscription(made, out);
@@ -248,20 +245,20 @@ impl Saving {
         }
     }
 
-    pub(super) fn before_hold(&mut self, session: &mut Session, packet_id: u16) {
+    pub(super) fn before_hold(&mut self, session: &mut Session, packet_id: u16, after: After) {
         self.session(session);
         let uid = session.uid.0;
-        let is_due = self.is_due(session.saved, Item::Hold(uid, packet_id));
+        let is_due = self.is_due(session.saved, Item::Hold(uid, packet_id), after);
         let holds = session.extra.as_ref().map(|it| &it.holds);
         if is_due && let Some(&hash) = holds.and_then(|holds| holds.get(&packet_id)) {
             self.item(Kind::Holds, uid, |out| (packet_id, hash).write(out));
         }
     }
 
-    pub(super) fn before_scan(&mut self, session: &mut Session, number: u64) {
+    pub(super) fn before_scan(&mut self, session: &mut Session, number: u64, after: After) {
         self.session(session);
         let uid = session.uid.0;
-        let is_due = self.is_due(session.saved, Item::Scan(uid, number));
+        let is_due = self.is_due(session.saved, Item::Scan(uid, number), after);
         let scans = session.extra.as_ref().map(|it| &it.scans);
         if is_due && let Some(scan) = scans.and_then(|scans| scans.get(&number)) {
             self.item(Kind::Scans, uid, |out| encode_scan(number, scan, out));
@@ -274,13 +271,18 @@ impl Saving {
         let of_filter = scans.filter(|(_, scan)| &*scan.filter == filter);
         let numbers: Vec<u64> = of_filter.map(|(number, _)| *number).collect();
         for number in numbers {
-            self.before_scan(session, number);
+            self.before_scan(session, number, After::Gone);
         }
     }
 
-    pub(super) fn before_member(&mut self, number: u64, group: &mut SharedGroup, home: HomeRef) {
+    pub(super) fn before_member(
+        &mut self,
+        number: u64,
+        group: &mut SharedGroup,
+        (home, after): (HomeRef, After),
+    ) {
         self.group(number, group);
-        if self.is_due(group.saved, Item::Member(number, home))
+        if self.is_due(group.saved, Item::Member(number, home), after)
             && let Some(member) = group.group.member(home)
         {
             self.item(Kind::Members, number, |out| (home, *member).write(out));
@@ -288,9 +290,14 @@ impl Saving {
     }
 
     /// To whom a message is owed.
-    pub(super) fn before_owed(&mut self, number: u64, group: &SharedGroup, seq: Seq) {
+    pub(super) fn before_owed(
+        &mut self,
+        number: u64,
+        group: &SharedGroup,
+        (seq, after): (Seq, After),
+    ) {
         if seq.0 < group.saved_end
-            && self.is_due(group.saved, Item::Owed(number, seq))
+            && self.is_due(group.saved, Item::Owed(number, seq), after)
             && let Some(owed) = group.group.owed(seq)
         {
             self.item(Kind::Owed, number, |out| (seq, *owed).write(out));
@@ -298,8 +305,13 @@ impl Saving {
     }
 
     /// How often a message was tried.
-    pub(super) fn before_attempts(&mut self, number: u64, group: &SharedGroup, seq: Seq) {
-        if seq.0 < group.saved_end && self.is_due(group.saved, Item::Attempts(number, seq)) {
+    pub(super) fn before_attempts(
+        &mut self,
+        number: u64,
+        group: &SharedGroup,
+        (seq, after): (Seq, After),
+    ) {
+        if seq.0 < group.saved_end && self.is_due(group.saved, Item::Attempts(number, seq), after) {
             let attempts = group.group.attempts(seq);
             if attempts > 0 {
                 self.item(Kind::Attempts, number, |out| (seq, attempts).write(out));
@@ -307,7 +319,7 @@ impl Saving {
         }
     }
 
-    /// What a group knows of messages of a range.
+    /// What a group knows of messages of a range whose references are about to end.
     pub(super) fn before_messages(
         &mut self,
         number: u64,
@@ -317,13 +329,18 @@ impl Saving {
         let end = end.min(group.saved_end);
         let owed = group.group.owed_from(Seq(first));
         for (seq, _) in owed.take_while(|(seq, _)| seq.0 < end) {
-            self.before_owed(number, group, seq);
+            self.before_owed(number, group, (seq, after_end(group, seq)));
         }
         let attempts = group.group.attempts_from(Seq(first));
         for (seq, _) in attempts.take_while(|(seq, _)| seq.0 < end) {
-            self.before_attempts(number, group, seq);
+            self.before_attempts(number, group, (seq, after_end(group, seq)));
         }
     }
+}
+
+/// Whether what a group knows of a message outlives the end of its reference: only where that has ended before.
+fn after_end(group: &SharedGroup, seq: Seq) -> After {
+    After::there_if(group.stream.get(seq.0).is_none())
 }
 
 fn write_subscription(made: &Subscribed, out: &mut Vec<u8>) {

@@ -51,14 +51,14 @@ pub(crate) struct Saving {
     pub(super) outboxes: BTreeMap<PartitionId, Seq>,
     /// The last request to leave a group.
     pub(super) last_leave: Option<u64>,
-    /// Sets that were defined since.
+    /// Sets that were defined since, and to which the walk has not come.
     pub(super) new_sets: HashSet<u32, Hasher>,
     /// Sets on their way into units: none of them changes any more.
     pub(super) open_sets: Vec<OpenSet>,
     pub(super) open_chunk: Option<OpenChunk>,
     /// The next item of the part of a session or a group that the walk is in: those before it are written.
     pub(super) open: Option<Item>,
-    /// Items that were written by themselves, or came since the checkpoint began: the walk passes over them.
+    /// Items that are there and were written by themselves, or came since the checkpoint began: the walk passes over them, and forgets them.
     pub(super) apart: BTreeSet<Item>,
     /// What has ended since and is not written whole.
     pub(super) gone: Vec<Gone>,

@@ -1,5 +1,7 @@
 //! What one step and one fact write (M42), and that all of it is the state at the beginning whatever comes meanwhile.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 mod bounds;
 mod lives;
 
@@ -9,13 +11,15 @@ use courser_contract::{
     SharedStrategy, SubscriptionOptions, Term, Tick, WallMs,
 };
 
-use super::Restore;
+use super::{EntrySet, PIECE_BYTES, Restore, walk::Walk};
 use crate::{
     Partition, PartitionConfig,
     entry::RetainMark,
     entry::{AttachFact, Fate, Gather, Haste, OutcomeFact, PublishFact, Rare, Target, Targets},
     group::Fact as GroupFact,
     ids::{self, Owner},
+    lost::LostReference,
+    record::{Address, Expiry},
 };
 
 /// A partition with its log.
@@ -25,8 +29,58 @@ struct Life {
     gather: Gather,
     scratch: Vec<u8>,
     pieces: Vec<Bytes>,
-    /// The state when the checkpoint began.
-    begun: Vec<u8>,
+    /// What it was when the checkpoint began.
+    begun: Looks,
+    term: u64,
+    /// Entries that no start finds in the log any more.
+    lost: BTreeSet<u64>,
+}
+
+/// What is there of a partition.
+#[derive(Default, PartialEq, Eq)]
+struct Looks {
+    state: Vec<u8>,
+    /// When records expire, as exactly as is known of those that are in the log only.
+    expiries: BTreeMap<Address, Option<WallMs>>,
+    /// What needs records of entries that the log has lost. Of those that it did not give for once the next start asks again.
+    lost: Vec<LostReference>,
+}
+
+impl Looks {
+    fn of(partition: &Partition, lost: &BTreeSet<u64>) -> Self {
+        let records = &partition.state.records;
+        let expiry = |slot| {
+            let at = Expiry::of(records.expires_at(slot));
+            (records.address(slot), at.moment())
+        };
+        let mut places = partition.lost();
+        places.retain(|place| lost.contains(&place.index.0));
+        Self {
+            state: partition.encode_state(),
+            expiries: records.iter().map(expiry).collect(),
+            lost: places,
+        }
+    }
+}
+
+/// What is published.
+#[derive(Clone, Copy, Debug)]
+struct Message<'a> {
+    topic: &'a str,
+    payload: &'a [u8],
+    expires_at: Option<WallMs>,
+    is_kept: bool,
+}
+
+impl Default for Message<'_> {
+    fn default() -> Self {
+        Self {
+            topic: "a/b",
+            payload: b"payload",
+            expires_at: None,
+            is_kept: false,
+        }
+    }
 }
 
 fn config() -> PartitionConfig {
@@ -66,7 +120,9 @@ impl Life {
             gather: Gather::default(),
             scratch: Vec::new(),
             pieces: Vec::new(),
-            begun: Vec::new(),
+            begun: Looks::default(),
+            term: 1,
+            lost: BTreeSet::new(),
         }
     }
 
@@ -129,6 +185,10 @@ impl Life {
     }
 
     fn publish(&mut self, streams: &[u64], identifiers: &[u32]) {
+        self.message_to(streams, identifiers, Message::default());
+    }
+
+    fn message_to(&mut self, streams: &[u64], identifiers: &[u32], message: Message<'_>) {
         let target = |&stream: &u64| Target {
             stream,
             qos: QoS::ExactlyOnce,
@@ -136,24 +196,22 @@ impl Life {
             identifiers: (!identifiers.is_empty()).then(|| identifiers.into()),
         };
         let targets: Vec<Target> = streams.iter().map(target).collect();
+        self.message(Targets::Inline(&targets), message);
+    }
+
+    fn message(&mut self, targets: Targets<'_>, message: Message<'_>) {
         let view = RecordView {
-            topic: "a/b",
+            topic: message.topic,
             properties: b"",
-            payload: b"payload",
+            payload: message.payload,
             qos: QoS::ExactlyOnce,
-            retain: false,
-            expires_at: None,
+            retain: message.is_kept,
+            expires_at: message.expires_at,
             publisher: None,
             author: None,
         };
         let key = AppendKey::Unanswered;
-        PublishFact::write(
-            &mut self.gather,
-            &key,
-            false,
-            Targets::Inline(&targets),
-            &view,
-        );
+        PublishFact::write(&mut self.gather, &key, message.is_kept, targets, &view);
     }
 
     fn outcome(&mut self, stream: u64, (first, last): (u64, u64), fate: Fate) {
@@ -171,7 +229,10 @@ impl Life {
     /// Applies what was said as an entry; returns the bytes that this made the checkpoint write.
     fn commit(&mut self) -> u64 {
         let number = self.entries.len() as u64 + 1;
-        let Some(entry) = self.gather.take(WallMs(1_000 + number), Term(1), number) else {
+        let Some(entry) = self
+            .gather
+            .take(WallMs(1_000 + number), Term(self.term), number)
+        else {
             return 0;
         };
         let before = self.written();
@@ -190,7 +251,7 @@ impl Life {
     fn begin(&mut self) {
         assert!(self.partition.begin_checkpoint());
         self.pieces.clear();
-        self.begun = self.partition.encode_state();
+        self.begun = Looks::of(&self.partition, &self.lost);
     }
 
     /// One step, or some for this budget; returns its bytes.
@@ -202,30 +263,80 @@ impl Life {
         self.written() - before
     }
 
+    /// Items that the walk will pass over.
+    fn notes(&self) -> usize {
+        let saving = self.partition.state.saving.as_ref();
+        saving.map_or(0, |saving| saving.apart.len())
+    }
+
     /// Whether the checkpoint has ended; then it is the state at its beginning.
     fn has_ended(&mut self) -> bool {
+        let saving = self.partition.state.saving.as_ref();
+        if let Some(saving) = saving.filter(|it| it.walk == Walk::Done) {
+            assert!(saving.apart.is_empty(), "no note outlives its item");
+            assert!(saving.new_sets.is_empty() && saving.gone.is_empty());
+            assert_eq!(saving.gone_bytes, 0, "what is gone is given back");
+        }
         let Some(end) = self.partition.checkpoint_end() else {
             return false;
         };
+        for leaves_cold in [false, true] {
+            let (restored, wanted) = self.restore(leaves_cold);
+            let mut wanted = wanted.ranges();
+            match leaves_cold {
+                true => assert!(
+                    wanted.all(|it| end.live.contains(it.0)),
+                    "the end names more"
+                ),
+                false => assert!(wanted.eq(end.live.ranges()), "the end names them"),
+            }
+            restored.check();
+            assert!(
+                Looks::of(&restored, &self.lost) == self.begun,
+                "it is the state at its beginning"
+            );
+        }
+        true
+    }
+
+    /// What the pieces say, and the entries that it wants of the log.
+    fn restore(&self, leaves_cold: bool) -> (Partition, EntrySet) {
         let mut restore = Restore::new(config());
+        if leaves_cold {
+            restore.leave_cold(0);
+        }
         for piece in &self.pieces {
             restore.piece(piece).expect("a piece as it was written");
         }
         let wanted = restore.wanted().expect("the units fit each other");
-        assert!(wanted.ranges().eq(end.live.ranges()), "the end names them");
         for (first, last) in wanted.ranges() {
             for at in first.0..=last.0 {
-                let given = restore.live_entry(LogIndex(at), &self.entries[at as usize - 1]);
+                let given = match self.lost.contains(&at) {
+                    true => restore.lost_entry(LogIndex(at)).map(|_| ()),
+                    false => restore.live_entry(LogIndex(at), &self.entries[at as usize - 1]),
+                };
                 given.expect("an entry of the log");
             }
         }
-        let restored = restore.finish().expect("all that was wanted has come");
+        let restored = restore.finish();
+        (restored.expect("all that was wanted has come"), wanted)
+    }
+
+    /// Another process begins with a checkpoint of what is there now. From some entries on that it needs the log has lost.
+    fn restart(&mut self, is_lost: impl Fn(u64) -> bool) {
+        self.partition.cancel_checkpoint();
+        self.begin();
+        let end = loop {
+            self.step(PIECE_BYTES);
+            if let Some(end) = self.partition.checkpoint_end() {
+                break end;
+            }
+        };
+        let needed = end.live.ranges().flat_map(|(first, last)| first.0..=last.0);
+        self.lost.extend(needed.filter(|at| is_lost(*at)));
+        let (restored, _) = self.restore(false);
         restored.check();
-        assert!(
-            restored.encode_state() == self.begun,
-            "it is the state at its beginning"
-        );
-        true
+        self.partition = restored;
     }
 
     /// All steps that are left; returns the most bytes that one wrote.

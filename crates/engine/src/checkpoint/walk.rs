@@ -77,8 +77,8 @@ impl Saving {
             return 0;
         };
         self.walk = Walk::Sets(set + 1);
-        if let Some(targets) = targets
-            && !self.new_sets.contains(&set)
+        if !self.new_sets.remove(&set)
+            && let Some(targets) = targets
         {
             let targets = targets.clone();
             self.open_sets.push(OpenSet {

@@ -6,7 +6,8 @@
 //! ```
 //! What is cold is no state: it follows from how much may be in memory ([`Records::set_hot_max`]) and from who takes what. A row
 //! keeps its address, the record's length and, to the second, when it expires. Above the limit the oldest dense blocks go (one that was copied is as old as its copy), without those of their records
-//! that may be needed without warning, the pinned ones.
+//! that may be needed without warning, the pinned ones. What names messages comes off the limit where it takes much ([`Records::hot_max`]): it cannot leave, and
+//! the two share what messages that wait may take.
 
 use bytes::Bytes;
 use courser_contract::{LogIndex, Need, Recalled, RecordRef, Want};
@@ -15,9 +16,18 @@ use hashbrown::HashMap;
 use super::{
     ABSENT, ASKED, Address, COLD, Expiry, Generation, LOST, MOVING, PINNED, Records, Row, Slot,
 };
+use crate::config::name_bytes;
 
 /// Records of so many bytes go at a time: some 4,000 of them.
 const STEP_BYTES: usize = 1 << 20;
+
+/// What names messages takes nothing of what may be in memory up to this part of it; what is beyond comes off. By default both have four thirds of it before
+/// anybody is refused (a third of `memory.max` to a quarter): the rest is for young entries, of which some come between two looks.
+const NAMES_SHARE: usize = 8;
+/// This part stays, however much names take.
+const HOT_SHARE: usize = 4;
+/// Less than that is not worth it.
+const HOT_LEAST: usize = 64 * 1024;
 
 /// Fixed seed: the keys are numbers of ours, which no client chooses or sees.
 type Hasher = foldhash::fast::FixedState;
@@ -25,8 +35,10 @@ type Hasher = foldhash::fast::FixedState;
 /// What is not in memory.
 #[derive(Debug)]
 pub(super) struct Cold {
-    /// Bytes that may be in memory.
+    /// Bytes that may be in memory where little names them.
     hot_max: usize,
+    /// References to records in streams.
+    references: u64,
     /// More are, and some of them can go: the next step is due.
     is_due: bool,
     /// Rows whose bytes are not, lost ones left out.
@@ -52,6 +64,7 @@ impl Default for Cold {
     fn default() -> Self {
         Self {
             hot_max: usize::MAX,
+            references: 0,
             is_due: false,
             records: 0,
             asked: HashMap::default(),
@@ -70,9 +83,19 @@ impl Records {
         self.cool();
     }
 
-    /// Bytes that may be in memory, beside those that must be.
-    pub(crate) const fn hot_max(&self) -> usize {
-        self.cold.hot_max
+    /// Bytes that may be in memory now, beside those that must be.
+    pub(crate) fn hot_max(&self) -> usize {
+        let most = self.cold.hot_max;
+        let least = (most / HOT_SHARE).max(HOT_LEAST).min(most);
+        let names = name_bytes(self.row_bytes() as u64, self.cold.references);
+        let names = usize::try_from(names).unwrap_or(usize::MAX);
+        let beyond = names.saturating_sub(most / NAMES_SHARE);
+        most.saturating_sub(beyond).max(least)
+    }
+
+    /// Streams have so many references to records.
+    pub(crate) const fn note_references(&mut self, references: u64) {
+        self.cold.references = references;
     }
 
     /// Somebody may need it without warning: it stays in memory as long as it lives. It is there now.
@@ -177,7 +200,8 @@ impl Records {
     pub(crate) fn cool(&mut self) {
         let mut staying = Staying::default();
         let least = self.blocks.hot_bytes().saturating_sub(STEP_BYTES);
-        let until = self.cold.hot_max.max(least);
+        let most = self.hot_max();
+        let until = most.max(least);
         self.cold.is_due = false;
         while self.blocks.hot_bytes() > until {
             let Some(block) = self.blocks.take_oldest() else {
@@ -185,7 +209,7 @@ impl Records {
             };
             self.cool_block(block, &mut staying);
         }
-        self.cold.is_due = self.blocks.hot_bytes() > self.cold.hot_max;
+        self.cold.is_due = self.blocks.hot_bytes() > most;
         self.keep_staying(staying);
     }
 

@@ -127,8 +127,9 @@ impl Records {
         self.blocks.add_young(entry.clone())
     }
 
-    /// No more records of this entry come. Moves what is due to the old generation.
-    pub(crate) fn end_entry(&mut self, block: u32) {
+    /// No more records of this entry come; streams have so many references now. Moves what is due to the old generation.
+    pub(crate) fn end_entry(&mut self, block: u32, references: u64) {
+        self.note_references(references);
         self.blocks.settle(block);
         self.age();
     }

@@ -33,11 +33,11 @@ fn entry(payloads: &[&[u8]]) -> (Bytes, Vec<(usize, usize)>) {
 fn add(records: &mut Records, index: u64, payloads: &[&[u8]]) -> Vec<Slot> {
     let (bytes, places) = entry(payloads);
     let block = records.begin_entry(&bytes);
-    let slots = places
+    let slots: Vec<Slot> = places
         .into_iter()
         .map(|(start, len)| records.insert(block, start, len, index))
         .collect();
-    records.end_entry(block);
+    records.end_entry(block, slots.len() as u64);
     records.check();
     slots
 }

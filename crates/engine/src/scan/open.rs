@@ -6,6 +6,7 @@ use courser_contract::{PartitionId, SessionUid};
 use hashbrown::HashMap;
 
 use self::overtaken::Overtaken;
+use crate::state::weight::of_next;
 
 mod overtaken;
 
@@ -77,6 +78,13 @@ pub(crate) struct OpenScans {
 }
 
 impl OpenScans {
+    /// What it takes for each scan, its filter and the topics that it has reached not counted: lists of 64 partitions that are to be asked and of four that were.
+    pub(crate) const SCAN_BYTES: usize = of_next::<(SessionUid, u64), OpenScan>()
+        + 64 * size_of::<PartitionId>()
+        + 4 * size_of::<(PartitionId, Box<str>)>();
+    /// And for each session that has some, in a table half of which may be empty.
+    pub(crate) const SESSION_BYTES: usize = 2 * size_of::<(SessionUid, OfSession)>();
+
     pub(crate) fn is_empty(&self) -> bool {
         self.scans.is_empty()
     }

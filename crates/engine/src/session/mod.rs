@@ -91,6 +91,14 @@ impl Extra {
     }
 }
 
+impl Session {
+    /// Whether a scan of it goes on.
+    pub(crate) fn has_scan(&self, number: u64) -> bool {
+        let extra = self.extra.as_ref();
+        extra.is_some_and(|extra| extra.scans.contains_key(&number))
+    }
+}
+
 /// A subscription as the home keeps it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Subscribed {

@@ -284,10 +284,8 @@ impl State {
 
     /// A session leaves a group.
     pub(super) fn begin_leave(&mut self, request: u64, leaving: Leaving) {
-        if !leaving.ended
-            && let Some(session) = self.sessions.get_mut(leaving.member.0)
-        {
-            session.extra_mut().leaves.push(request);
+        if !leaving.ended {
+            self.change_weight(leaving.member, |it| it.extra_mut().leaves.push(request));
         }
         self.leaves.insert(request, leaving);
     }
@@ -295,12 +293,13 @@ impl State {
     /// A group has nothing of a session that left.
     pub(super) fn end_leave(&mut self, request: u64) {
         let leaving = self.leaves.remove(&request);
-        let member = leaving.map(|leaving| leaving.member.0);
-        if let Some(session) = member.and_then(|number| self.sessions.get_mut(number))
-            && let Some(extra) = &mut session.extra
-        {
-            extra.leaves.retain(|known| *known != request);
-            session.tidy_extra();
+        if let Some(leaving) = leaving {
+            self.change_weight(leaving.member, |it| {
+                if let Some(extra) = &mut it.extra {
+                    extra.leaves.retain(|known| *known != request);
+                    it.tidy_extra();
+                }
+            });
         }
     }
 

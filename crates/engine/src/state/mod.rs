@@ -269,8 +269,17 @@ impl State {
         let mut applying = apply::Applying::new(self.records.begin_entry(bytes));
         entry.for_each(|fact| self.apply_fact(&mut applying, fact, sink))?;
         let block = applying.finish(self);
-        self.records.end_entry(block);
+        self.records.end_entry(block, self.queued);
         Ok(())
+    }
+
+    /// Changes a session that is still there, and what it takes.
+    fn change_weight(&mut self, session: SessionUid, change: impl FnOnce(&mut Session)) {
+        if let Some(session) = self.sessions.get_mut(session.0) {
+            self.session_bytes -= weight::of_session(session);
+            change(session);
+            self.session_bytes += weight::of_session(session);
+        }
     }
 
     /// QoS of a delivery: the lower of published and granted (v3 [MQTT-3.8.4-6], v5 [MQTT-3.8.4-8]).

@@ -101,10 +101,9 @@ impl State {
         };
         if let Some(at) = session.find(share, filter) {
             let gone = session.subscriptions.remove(at);
-            if let (Some(extra), None) = (&mut session.extra, share) {
-                self.session_bytes -= drop_scans(&mut extra.scans, filter);
+            if share.is_none() {
+                self.drop_scans(uid, filter);
             }
-            session.tidy_extra();
             self.forget_subscription(uid, &gone);
         }
     }
@@ -126,16 +125,14 @@ impl State {
         self.last_scan = self.last_scan.max(scan);
         let before = session.find(made.share_name(), &made.filter);
         if scan != 0 {
-            let scans = &mut session.extra_mut().scans;
             if before.is_some() {
-                self.session_bytes -= drop_scans(scans, &made.filter);
+                self.drop_scans(uid, &made.filter);
             }
-            let filter = made.filter.clone();
-            let cursors = BTreeMap::new();
-            let begun = Scan { filter, cursors };
-            self.session_bytes += weight::of_scan(&begun);
-            scans.insert(scan, begun);
+            self.begin_scan(uid, scan, &made.filter);
         }
+        let Some(session) = self.sessions.get_mut(uid.0) else {
+            return;
+        };
         match before {
             Some(at) => {
                 let before = session.subscriptions.replace(at, made);
@@ -153,12 +150,32 @@ impl State {
             }
         }
     }
-}
 
-/// Drops the scans of a filter; what they took.
-fn drop_scans(scans: &mut BTreeMap<u64, Scan>, filter: &str) -> u64 {
-    let gone = scans.extract_if(.., |_, scan| &*scan.filter == filter);
-    gone.map(|(_, scan)| weight::of_scan(&scan)).sum()
+    fn begin_scan(&mut self, uid: SessionUid, number: u64, filter: &str) {
+        let begun = Scan {
+            filter: filter.into(),
+            cursors: BTreeMap::new(),
+        };
+        self.session_bytes += weight::of_scan(&begun);
+        self.change_weight(uid, |it| {
+            it.extra_mut().scans.insert(number, begun);
+        });
+    }
+
+    /// Drops the scans of a filter.
+    fn drop_scans(&mut self, uid: SessionUid, filter: &str) {
+        let mut bytes = 0;
+        self.change_weight(uid, |it| {
+            if let Some(extra) = &mut it.extra {
+                let gone = extra
+                    .scans
+                    .extract_if(.., |_, scan| &*scan.filter == filter);
+                bytes = gone.map(|(_, scan)| weight::of_scan(&scan)).sum();
+            }
+            it.tidy_extra();
+        });
+        self.session_bytes -= bytes;
+    }
 }
 
 /// What a connection brings.

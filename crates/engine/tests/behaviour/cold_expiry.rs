@@ -353,6 +353,28 @@ fn m20_what_expires_before_it_is_asked_for_is_not_read_and_holds_up_nothing() {
     assert_eq!((world.got(a), queued(&world)), (numbers(1..2), 0));
 }
 
+/// A chunk whose messages expire one after the other was looked at again before the end of the first had committed, which was counted once more.
+#[test]
+fn m20_what_has_expired_is_counted_once_however_long_its_end_takes_to_commit() {
+    for hot_bytes in [0, 64 << 20] {
+        let mut world = World::with_hot(Limits::default(), hot_bytes);
+        away(&mut world, "a", "t");
+        for ms in [2_000, 4_000, 6_000] {
+            send_for(&mut world, "t", "x", ms);
+        }
+        world.settle();
+        world.commits = Commits::Held;
+        for gone in 1..=3 {
+            world.pass_time(2_000);
+            assert_eq!((expired(&world), queued(&world)), (gone, 3), "{hot_bytes}");
+        }
+        world.pass_time(2_000);
+        world.commits = Commits::AtOnce;
+        world.settle();
+        assert_eq!((expired(&world), queued(&world)), (3, 0), "{hot_bytes}");
+    }
+}
+
 /// All that waited up to the limit below which everything counts as sent expired: nobody asked for a higher one, and what came next waited until the
 /// client came again.
 #[test]

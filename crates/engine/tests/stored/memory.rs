@@ -205,3 +205,42 @@ fn a_reference_to_a_message_of_many_sessions_takes_less() {
     );
     assert!(each <= 8.0, "{each} bytes");
 }
+
+/// Messages for so many sessions that are away, until they have taken as much as all that wait may have: four thirds of what may be in memory.
+fn until_full(sessions: u32, payload: usize) -> (u64, f64) {
+    const HOT: u64 = 1 << 20;
+    const ALL: u64 = HOT / 3 * 4;
+    let mut setup = Setup::new(Class::Durable, None);
+    setup.partition.set_limits(Limits {
+        hot_bytes: HOT,
+        queue_messages_max: u32::MAX,
+        queue_bytes_max: u64::MAX,
+        ..Limits::default()
+    });
+    setup.payload = vec![7; payload];
+    for number in 0..sessions {
+        setup.open(number, AttachStage::Claim, 3_600, Some("all"));
+    }
+    loop {
+        publish(&mut setup, "all", 10);
+        let counts = setup.partition.counts();
+        assert!(counts.record_bytes <= HOT + HOT / 8);
+        if counts.record_bytes + counts.name_bytes() >= ALL {
+            let names = counts.name_bytes() as f64 / ALL as f64;
+            return (counts.records, names);
+        }
+    }
+}
+
+/// What may be in memory did not shrink as the names of messages grew: a quarter of what they may take was left to names.
+#[test]
+fn most_of_what_messages_may_take_is_names_before_it_is_full_m17() {
+    for (sessions, payload) in [(1, 64), (16, 64), (256, 64), (256, 1_024), (256, 4_096)] {
+        let (count, names) = until_full(sessions, payload);
+        eprintln!(
+            "{count} messages of {payload} bytes, each for {sessions} sessions: {:.0} % names",
+            names * 100.0
+        );
+        assert!(names >= 0.7, "{sessions} sessions: {names}");
+    }
+}

@@ -84,6 +84,7 @@ pub(crate) struct Setup {
     pub(crate) log: Option<Vec<(LogIndex, Bytes)>>,
     /// Of the next messages.
     pub(crate) expires_at: Option<WallMs>,
+    pub(crate) payload: Vec<u8>,
 }
 
 impl Setup {
@@ -94,6 +95,7 @@ impl Setup {
             shell: Shell::default(),
             log,
             expires_at: None,
+            payload: vec![7; 64],
         };
         if class != Class::Volatile {
             setup.lead(1);
@@ -190,14 +192,14 @@ impl Setup {
         }
     }
 
-    /// A message of 64 bytes.
+    /// A message, of 64 bytes unless that was changed.
     pub(crate) fn append(&mut self, topic: &str) {
         let append = Append {
             key: AppendKey::Unanswered,
             publish: &Publish {
                 topic,
                 properties: b"",
-                payload: &[7; 64],
+                payload: &self.payload,
                 qos: QoS::AtLeastOnce,
                 retain: false,
                 expires_at: self.expires_at,

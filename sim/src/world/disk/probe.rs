@@ -12,11 +12,9 @@ use super::planted::PlantedDisk;
 use super::recovery::{Opened, open};
 use super::restore::{How, Lacking, Unmade, restore};
 use super::rot::Until;
+use super::rotting::{Rot, segments};
 use super::truth::MayRot;
 use crate::rng::Rng;
-
-/// Where batches begin.
-const BLOCK: u64 = 4_096;
 
 /// Flips of a bit after the end of a process.
 const FLIPS: usize = 6;
@@ -231,44 +229,6 @@ impl DiskNode {
     }
 }
 
-/// What happens to a segment at a place.
-#[derive(Clone, Copy, Debug)]
-enum Rot {
-    /// Bits of a byte flip.
-    Bit(u8),
-    /// The block was not written the last time, although the disk said so.
-    Block,
-    /// Nor was anything else of that write.
-    Write,
-    /// Nor was anything behind it, in this segment and in all later ones.
-    End,
-}
-
-impl Rot {
-    fn happen(self, log: &MemDisk, name: &str, at: u64) {
-        match self {
-            Self::Bit(bits) => log.rot(name, at, bits),
-            Self::Block => log.lose_block(name, at),
-            Self::Write => log.lose_write(name, at),
-            Self::End => lose_end(log, name, at),
-        }
-    }
-}
-
-/// Zeros, from a block on: only a checkpoint knows that there was more.
-fn lose_end(log: &MemDisk, name: &str, at: u64) {
-    for later in segments(log).into_iter().filter(|it| it[..] >= *name) {
-        let from = match later == name {
-            true => (at & !(BLOCK - 1)).max(BLOCK),
-            false => BLOCK,
-        };
-        let mut bytes = log.bytes(&later).expect("it is there");
-        let from = bytes.len().min(from as usize);
-        bytes[from..].fill(0);
-        log.replace(&later, bytes);
-    }
-}
-
 impl DiskNode {
     /// Opens a copy that is not what it was at a place, once more without anybody having accepted anything, and tries what is damaged. How
     /// many partitions that were.
@@ -360,11 +320,4 @@ fn some_summary(log: &MemDisk, rng: &mut Rng) -> Option<(String, u64)> {
         return None;
     }
     Some(found.swap_remove(rng.below(found.len() as u64) as usize))
-}
-
-fn segments(log: &MemDisk) -> Vec<String> {
-    let names = log.names().into_iter();
-    names
-        .filter(|name| SegmentNumber::of_file_name(name).is_some())
-        .collect()
 }

@@ -11,10 +11,11 @@ use courser_log::inspect::RecordAt;
 use courser_log::testing::MemDisk;
 use courser_log::{HeldSegment, Manifest, PartitionDamage, Recovered, SegmentNumber};
 
-use self::choice::{BLOCK, Choice, Lost};
+use self::choice::{Choice, Lost};
 use super::super::{Event, World};
 use super::recovery::Opened;
 use super::restore::{How, Lacking, Unmade, restore};
+use super::rotting::Rot;
 use super::{DiskEvent, DiskNode};
 use crate::rng::Rng;
 
@@ -50,33 +51,6 @@ pub(super) struct Rotten {
     pub(super) told: BTreeSet<RecordAt>,
     /// Entries of which he accepts the loss: the file `repair`.
     pub(super) accepted: BTreeMap<PartitionId, BTreeSet<LogIndex>>,
-}
-
-/// What happens to a place.
-#[derive(Clone, Copy, Debug)]
-enum Rot {
-    /// Bits of a byte flip.
-    Bit(u8),
-    /// The block was not written the last time, although the disk said so.
-    Block,
-    /// Nor was anything else of that write.
-    Write,
-    /// The disk does not give the block.
-    Unreadable,
-}
-
-impl Rot {
-    fn happen(self, log: &MemDisk, name: &str, at: u64) {
-        match self {
-            Self::Bit(bits) => log.rot(name, at, bits),
-            Self::Block => log.lose_block(name, at),
-            Self::Write => log.lose_write(name, at),
-            Self::Unreadable => {
-                let first = at & !(BLOCK - 1);
-                log.make_unreadable(name, first, first + BLOCK - 1);
-            }
-        }
-    }
 }
 
 impl Rotten {

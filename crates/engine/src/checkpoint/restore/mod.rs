@@ -160,6 +160,7 @@ impl Restore {
                 let mut named = self.parts.seal()?;
                 let state = &mut self.parts.state;
                 each_pinned(state, |number, _| named.must_be_read(number));
+                state.records.note_references(state.queued);
                 state.records.set_hot_max(self.config.hot_max());
                 let filling = Filling::new(named, self.cold_from, &mut state.records);
                 let slots = filling.slots();

@@ -187,6 +187,82 @@ fn m42_a_session_that_ends_is_written_in_small_parts() {
     assert!(life.finish() <= STEP_MAX);
 }
 
+/// The notes of a checkpoint were kept to its end: whoever came and went while it was written slowly filled the memory.
+#[test]
+fn m42_what_comes_and_goes_while_a_checkpoint_is_written_leaves_no_notes() {
+    let mut life = Life::new();
+    let (number, group) = (session(1, 0), group(2, 0));
+    life.open(number);
+    life.subscribe(number, "filter", 1);
+    life.make_group(group);
+    life.commit();
+    life.begin();
+    let session = SessionUid(number);
+    let mut most = 0;
+    for n in 0..5_000_u64 {
+        life.join(group, 10 + n);
+        life.subscribe(number, "filter", 2 + n);
+        life.subscribe(number, &format!("filter/{n}"), 0);
+        let (packet_id, hash) = (1 + n as u16, n);
+        life.rare(Rare::Held {
+            session,
+            packet_id,
+            hash,
+        });
+        life.commit();
+        most = most.max(life.notes());
+        life.rare(Rare::GroupLeft {
+            group,
+            member: home(10 + n),
+            ended: n % 2 == 0,
+        });
+        life.rare(Rare::Unsubscribed {
+            session,
+            filter: format!("filter/{n}").into(),
+            share: None,
+        });
+        life.rare(Rare::Released { session, packet_id });
+        life.commit();
+    }
+    assert!(most <= 5, "of what is there: {most}");
+    assert!(life.notes() <= 2, "the subscription and its scan");
+    life.finish();
+}
+
+/// Nor are those of what was written by itself kept once the walk has passed it.
+#[test]
+fn m42_the_walk_forgets_the_notes_that_it_passes() {
+    let (mut life, number) = laden();
+    let behind = session(2, 1);
+    life.open(behind);
+    (0..2_000).for_each(|_| life.publish(&[behind], &[]));
+    life.commit();
+    life.begin();
+    for packet_id in 1..=1_000 {
+        life.rare(Rare::Held {
+            session: SessionUid(number),
+            packet_id,
+            hash: 1,
+        });
+    }
+    for n in 0..1_000 {
+        life.subscribe(number, &format!("filter/{n}"), 20_000 + n);
+    }
+    life.commit();
+    let before = life.partition.checkpoint_bytes();
+    assert_eq!(life.notes(), 3_000);
+    let walk = |life: &Life| {
+        let saving = life.partition.state.saving.as_ref();
+        saving.expect("it goes on").walk.clone()
+    };
+    while matches!(walk(&life), Walk::Sets(_) | Walk::Sessions(0, _)) {
+        life.step(1);
+    }
+    assert_eq!(life.notes(), 0);
+    assert!(life.partition.checkpoint_bytes() < before, "they counted");
+    life.finish();
+}
+
 /// How long what is done again and again in the same way takes: of each step the shortest time, since others run on the machine too.
 #[derive(Default)]
 struct Times {

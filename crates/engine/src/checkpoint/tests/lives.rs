@@ -1,10 +1,13 @@
 //! Lives at random: whatever is applied between the steps of a checkpoint, it is the state at its beginning.
 
-use courser_contract::Will;
+mod records;
+
+use courser_contract::{Cut, Want, Will};
 use proptest::prelude::*;
 
+use self::records::{OfRecords, of_records};
 use super::*;
-use crate::entry::ScanState;
+use crate::{entry::ScanState, record::Records};
 
 const PLACES: u32 = 3;
 const FILTERS: u8 = 30;
@@ -21,11 +24,13 @@ enum Op {
     /// Of a stream, from a share of its positions on, so many.
     Outcome(u8, u16, u16, Fate),
     Session(u8, OfSession),
+    Records(OfRecords),
     Join(u8, u8),
     Leave(u8, u8, bool),
     /// Of a message of a group.
     Group(u8, u16, u8),
     Remake(u8),
+    Inherit(u8, u8, bool),
     Step(u16),
     Cancel,
 }
@@ -36,6 +41,11 @@ enum OfSession {
     Release(u16),
     Subscribe(u8, bool),
     Unsubscribe(u8),
+    /// With a share name.
+    Share(u8),
+    Unshare(u8),
+    Own,
+    WillTaken,
     ScanMoved(u8),
     ScanEnded(u8),
     Attach(bool),
@@ -57,6 +67,10 @@ fn of_session() -> impl Strategy<Value = OfSession> {
         2 => (0..300_u16).prop_map(OfSession::Release),
         3 => (any::<u8>(), any::<bool>()).prop_map(|(filter, scan)| OfSession::Subscribe(filter, scan)),
         2 => any::<u8>().prop_map(OfSession::Unsubscribe),
+        2 => any::<u8>().prop_map(OfSession::Share),
+        1 => any::<u8>().prop_map(OfSession::Unshare),
+        1 => Just(OfSession::Own),
+        1 => Just(OfSession::WillTaken),
         1 => any::<u8>().prop_map(OfSession::ScanMoved),
         1 => any::<u8>().prop_map(OfSession::ScanEnded),
         1 => any::<bool>().prop_map(OfSession::Attach),
@@ -78,6 +92,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (at(), at(), any::<bool>()).prop_map(|(to, member, ended)| Op::Leave(to, member, ended)),
         6 => (at(), any::<u16>(), at()).prop_map(|(to, seq, what)| Op::Group(to, seq, what)),
         1 => at().prop_map(Op::Remake),
+        1 => (at(), at(), any::<bool>()).prop_map(|(to, cut, took)| Op::Inherit(to, cut, took)),
+        14 => of_records().prop_map(Op::Records),
         8 => prop_oneof![4 => 1..2_u16, 1 => 1..3_000_u16].prop_map(Op::Step),
         1 => Just(Op::Cancel),
     ]
@@ -94,6 +110,9 @@ struct World {
     groups: Vec<u64>,
     last: u64,
     scan: u64,
+    request: u64,
+    /// Of the log, without an answer.
+    asked: Vec<Want>,
     ended: u32,
 }
 
@@ -105,6 +124,8 @@ impl World {
             groups: Vec::new(),
             last: 0,
             scan: 0,
+            request: 0,
+            asked: Vec::new(),
             ended: 0,
         };
         for place in 0..PLACES {
@@ -114,7 +135,9 @@ impl World {
             world.life.open(session(world.last, place));
             world.life.make_group(group(world.last, place));
         }
+        world.life.rare(Rare::TermBegun {});
         world.furnish();
+        world.furnish_records();
         world.life.commit();
         world.life.begin();
         world
@@ -167,6 +190,8 @@ impl World {
                 self.life.outcome(number, range, fate);
             }
             Op::Session(at, ref op) => self.of_session(pick(at), op),
+            Op::Records(ref op) => self.of_records(op),
+            Op::Inherit(at, cut, took) => self.inherit(self.groups[pick(at)], cut, took),
             Op::Join(at, member) => self.life.join(self.groups[pick(at)], member.into()),
             Op::Leave(at, member, ended) => self.life.rare(Rare::GroupLeft {
                 group: self.groups[pick(at)],
@@ -211,6 +236,24 @@ impl World {
                 filter: filter_of(filter).into(),
                 share: None,
             },
+            OfSession::Share(filter) => Rare::Subscribed {
+                session,
+                filter: filter_of(filter).into(),
+                share: Some("g".into()),
+                options: SubscriptionOptions::default(),
+                identifier: Some(filter.into()),
+                scan: 0,
+            },
+            OfSession::Unshare(filter) => Rare::Unsubscribed {
+                session,
+                filter: filter_of(filter).into(),
+                share: Some("g".into()),
+            },
+            OfSession::Own => Rare::SessionOwned {
+                session,
+                owner: format!("owner-{}", self.scan).into(),
+            },
+            OfSession::WillTaken => Rare::WillTaken { session },
             OfSession::ScanMoved(scan) => Rare::ScanMoved {
                 session,
                 scan: scan.into(),
@@ -241,14 +284,42 @@ impl World {
     }
 
     fn publish(&mut self, to: u8, count: u16, same: bool) {
+        let chosen = self.chosen(to);
+        for n in 0..count {
+            let identifiers = if same { 0 } else { u32::from(n % 3) };
+            let expires_at = (n % 5 == 2).then_some(WallMs(900_000 + 700 * u64::from(n)));
+            let message = Message {
+                expires_at,
+                ..Message::default()
+            };
+            let identifiers = &[1, 2][..identifiers as usize];
+            self.life.message_to(&chosen, identifiers, message);
+        }
+    }
+
+    /// Streams by bits, sessions first.
+    fn chosen(&self, to: u8) -> Vec<u64> {
         let streams = [&self.sessions[..], &self.groups[..]].concat();
         let bits = streams.iter().enumerate();
         let chosen = bits.filter(|(at, _)| to & 1 << at != 0);
-        let chosen: Vec<u64> = chosen.map(|(_, number)| *number).collect();
-        for n in 0..count {
-            let identifiers = if same { 0 } else { u32::from(n % 3) };
-            self.life.publish(&chosen, &[1, 2][..identifiers as usize]);
-        }
+        chosen.map(|(_, number)| *number).collect()
+    }
+
+    /// A group is the durable part of one that was volatile, or takes something of that.
+    fn inherit(&mut self, group: u64, cut: u8, took: bool) {
+        let (next, stored, all) = (u64::from(cut), 0, cut.is_multiple_of(2));
+        self.life.rare(match took {
+            true => Rare::GroupTook {
+                group,
+                next,
+                stored,
+                all,
+            },
+            false => Rare::GroupInherits {
+                group,
+                cut: Cut(cut.into()),
+            },
+        });
     }
 
     fn attach(&mut self, session: SessionUid, will: bool) {

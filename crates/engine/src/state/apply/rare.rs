@@ -6,10 +6,10 @@ use courser_contract::{PartitionId, Seq, SessionUid};
 
 use super::Applying;
 use crate::{
-    entry::{Rare, Target},
+    entry::{Rare, ScanState, Target},
     group::{Group, Member},
     outbox::{Forward, Refusable},
-    session::{OwnerName, Session, Share, Subscribed},
+    session::{OwnerName, Share, Subscribed},
     state::{
         Forwarded, Leaving, RetainedChange, Sink, State,
         sessions::{attach_session, set_will_due},
@@ -91,12 +91,7 @@ impl State {
                 scan,
                 partition,
                 state,
-            } => self.change(*session, |it| {
-                let extra = it.extra.as_mut();
-                if let Some(scan) = extra.and_then(|extra| extra.scans.get_mut(scan)) {
-                    scan.cursors.insert(*partition, state.clone());
-                }
-            }),
+            } => self.move_scan(*session, *scan, (*partition, state)),
             Rare::ScanEnded { session, scan } => self.end_scan(*session, *scan),
             Rare::Held {
                 session,
@@ -208,43 +203,41 @@ impl State {
         }
     }
 
-    /// Changes a session that is still there.
-    fn change(&mut self, session: SessionUid, change: impl FnOnce(&mut Session)) {
-        if let Some(session) = self.sessions.get_mut(session.0) {
-            change(session);
-        }
-    }
-
-    /// The same where what it takes changes.
-    fn change_weight(&mut self, session: SessionUid, change: impl FnOnce(&mut Session)) {
-        if let Some(session) = self.sessions.get_mut(session.0) {
-            self.session_bytes -= weight::of_session(session);
-            change(session);
-            self.session_bytes += weight::of_session(session);
+    fn move_scan(
+        &mut self,
+        session: SessionUid,
+        scan: u64,
+        (partition, state): (PartitionId, &ScanState),
+    ) {
+        let session = self.sessions.get_mut(session.0);
+        let extra = session.and_then(|session| session.extra.as_mut());
+        if let Some(scan) = extra.and_then(|extra| extra.scans.get_mut(&scan)) {
+            self.session_bytes -= weight::of_scan(scan);
+            scan.cursors.insert(partition, state.clone());
+            self.session_bytes += weight::of_scan(scan);
         }
     }
 
     fn end_scan(&mut self, session: SessionUid, scan: u64) {
-        if let Some(session) = self.sessions.get_mut(session.0) {
-            let scan = session.extra_mut().scans.remove(&scan);
-            self.session_bytes -= scan.as_ref().map_or(0, weight::of_scan);
-            session.tidy_extra();
-        }
+        let mut ended = None;
+        self.change_weight(session, |it| {
+            ended = it.extra_mut().scans.remove(&scan);
+            it.tidy_extra();
+        });
+        self.session_bytes -= ended.as_ref().map_or(0, weight::of_scan);
     }
 
     fn hold(&mut self, session: SessionUid, packet_id: u16, hash: u64) {
-        if let Some(session) = self.sessions.get_mut(session.0) {
-            let before = session.extra_mut().holds.insert(packet_id, hash);
-            self.session_bytes += before.map_or(weight::HOLD_BYTES, |_| 0);
-        }
+        self.change_weight(session, |it| {
+            it.extra_mut().holds.insert(packet_id, hash);
+        });
     }
 
     fn release(&mut self, session: SessionUid, packet_id: u16) {
-        if let Some(session) = self.sessions.get_mut(session.0) {
-            let hold = session.extra_mut().holds.remove(&packet_id);
-            self.session_bytes -= hold.map_or(0, |_| weight::HOLD_BYTES);
-            session.tidy_extra();
-        }
+        self.change_weight(session, |it| {
+            it.extra_mut().holds.remove(&packet_id);
+            it.tidy_extra();
+        });
     }
 
     fn define_set(&mut self, set: u32, targets: &[Target]) {

@@ -16,9 +16,6 @@ use super::Until;
 use crate::rng::Rng;
 use crate::shell::Shard;
 
-/// Where batches begin, and what a disk does not give at once.
-pub(super) const BLOCK: u64 = 4_096;
-
 /// Bytes of a record of the log before those that are the entry's, if the cleaner has moved it.
 const KEPT_HEADER_BYTES: u64 = 8;
 
