@@ -94,8 +94,12 @@ impl Oracle {
         if it.doubtful {
             return Ok(());
         }
-        let is_lost = self.accepted.contains(&(it.client, id));
-        let is_once = msg.copies == 1 && !msg.retain && !subs_are_shared(&it.subs, &msg.topic);
+        // What comes to a group comes to nobody else.
+        let is_lost = match subs_are_shared(&it.subs, &msg.topic) {
+            true => self.accepted_of_groups.contains(&id),
+            false => self.accepted.contains(&(it.client, id)),
+        };
+        let is_once = msg.copies == 1 && !msg.retain;
         if is_lost && is_once && !it.seen.contains_key(&id) {
             return Err("M44: comes although its loss was accepted".to_owned());
         }
@@ -184,7 +188,9 @@ impl Oracle {
             let was_dropped = msg.resent && may_be_dropped;
             // What was left behind without an answer by a client that began anew is not before what it sends next: that may go by
             // another shard while the first connection's publish still waits for a leader, and is never sent again in its place.
-            let in_order = !shared && whole && !refused;
+            // The first copy was in order, and its loss is accepted: what is sent again comes now.
+            let was_lost = is_lost && msg.resent;
+            let in_order = !shared && whole && !refused && !was_lost;
             if let Some(publisher) = msg.life.filter(|_| in_order) {
                 let key = (
                     publisher,
