@@ -17,7 +17,7 @@ pub use self::search::ReferenceSearch;
 pub(crate) use self::search::Search;
 use crate::{
     Partition, PartitionConfig, PlantedPartition,
-    entry::{Fate, Rare},
+    entry::{Fate, Haste, OutcomeFact, Rare},
     ids::{self, Owner},
     record::Slot,
     state::State,
@@ -137,11 +137,9 @@ impl State {
         let groups = self.groups.sorted().into_iter();
         let groups = groups.filter_map(|at| Some((at, &self.groups.get(at)?.stream)));
         for (number, stream) in sessions.chain(groups) {
-            // Of an exchange of QoS 2 that the client has the message of, only the rest is needed.
-            let needs = |seq| !stream.is_received(seq);
             let meant = stream
                 .iter()
-                .filter(|(seq, it)| is_meant(it.slot) && needs(*seq));
+                .filter(|(seq, it)| is_meant(it.slot) && !self.is_received(number, *seq));
             places
                 .streams
                 .extend(meant.map(|(seq, it)| (number, seq, it.slot)));
@@ -158,6 +156,20 @@ impl State {
                 .extend(meant.map(|(seq, it)| (to, seq, it.item.slot)));
         }
         places
+    }
+
+    /// Whether it is an exchange of QoS 2 that the client has the message of: only the rest is needed.
+    fn is_received(&self, number: u64, seq: u64) -> bool {
+        match ids::owner(number) {
+            Owner::Session => {
+                let session = self.sessions.get(number);
+                session.is_some_and(|it| it.stream.is_received(seq))
+            }
+            Owner::Group => {
+                let group = self.groups.get(number);
+                group.is_some_and(|it| it.group.is_received(Seq(seq)))
+            }
+        }
     }
 
     fn stream_of(&self, number: u64) -> Option<&Stream> {
@@ -266,8 +278,10 @@ impl Partition {
             });
         }
         for &(number, seq, _) in &places.streams {
-            self.doom(number, seq, Fate::Dropped);
-            self.give_up_shared(number, Seq(seq), fx);
+            if !self.end_exchange(number, seq) {
+                self.doom(number, seq, Fate::Dropped);
+                self.give_up_shared(number, Seq(seq), fx);
+            }
             // It goes on once that is applied.
             self.lead.streams.pump.push(number);
         }
@@ -283,6 +297,28 @@ impl Partition {
 }
 
 impl Partition {
+    /// Of an exchange of QoS 2 that may have begun only the rest is left: its packet id is free when the client has answered PUBREL, and not
+    /// before (M30, M31). Returns whether there is one.
+    fn end_exchange(&mut self, number: u64, seq: u64) -> bool {
+        if ids::owner(number) == Owner::Group {
+            return self.end_shared_exchange(number, Seq(seq));
+        }
+        let session = self.state.sessions.get(number);
+        if !session.is_some_and(|session| session.is_in_exchange(seq)) {
+            return false;
+        }
+        let fact = OutcomeFact {
+            stream: number,
+            first: seq,
+            last: seq,
+            fate: Fate::Received,
+            // The front has not said it.
+            sent_limit: 0,
+        };
+        fact.write(&mut self.gather, Haste::Now);
+        true
+    }
+
     /// A partition without anything, behind an entry of a log whose earlier state is lost for good. No number that it gives out
     /// was given out before (M7), as long as no entry began more than 1,024
     /// sessions, groups or scans.

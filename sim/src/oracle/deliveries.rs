@@ -109,12 +109,21 @@ impl Oracle {
 
     /// M44: what an operator has given up does not come.
     fn judge_loss(&self, life: LifeId, id: MsgId, msg: &Msg) -> Result<(), String> {
-        let it = &self.lives[life];
-        let is_lost = self.accepted.contains(&(it.client, id));
-        let is_once = msg.copies == 1 && !msg.retain && !subs_are_shared(&it.subs, &msg.topic);
-        match is_lost && is_once && !it.seen.contains_key(&id) {
+        let is_once = msg.copies == 1 && !msg.retain;
+        let is_new = !self.lives[life].seen.contains_key(&id);
+        match is_once && is_new && self.is_given_up(life, id, msg) {
             true => Err("M44: comes although its loss was accepted".to_owned()),
             false => Ok(()),
+        }
+    }
+
+    /// Whether an operator has accepted its loss.
+    fn is_given_up(&self, life: LifeId, id: MsgId, msg: &Msg) -> bool {
+        let it = &self.lives[life];
+        // What comes to a group comes to nobody else.
+        match subs_are_shared(&it.subs, &msg.topic) {
+            true => self.accepted_of_groups.contains(&id),
+            false => self.accepted.contains(&(it.client, id)),
         }
     }
 
@@ -202,6 +211,8 @@ impl Oracle {
         let refused = self.may_have_been_refused(msg);
         let waits_ms = self.waits_ms(msg);
         let may_be_dropped = self.drops || waits_ms.is_some_and(|ms| now >= msg.first_sent + ms);
+        // The first copy was in order, and its loss is accepted: what is sent again comes now.
+        let was_lost = msg.resent && self.is_given_up(life, id, msg);
         let it = &mut self.lives[life];
         if msg.retain && msg.qos > QoS::AtMostOnce && got.qos > QoS::AtMostOnce {
             it.newest.insert(msg.topic.clone(), id);
@@ -222,7 +233,7 @@ impl Oracle {
         let was_dropped = msg.resent && may_be_dropped;
         // What was left behind without an answer by a client that began anew is not before what it sends next: that may go by
         // another shard while the first connection's publish still waits for a leader, and is never sent again in its place.
-        let in_order = !shared && whole && !refused;
+        let in_order = !shared && whole && !refused && !was_lost;
         let Some(publisher) = msg.life.filter(|_| in_order) else {
             return Ok(());
         };

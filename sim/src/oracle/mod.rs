@@ -148,6 +148,8 @@ pub(crate) struct Oracle {
     last_msg: MsgId,
     /// Messages that a client's sessions are not owed any more: the operator has accepted that they are lost (M44).
     accepted: BTreeSet<(usize, MsgId)>,
+    /// The same of shared groups: a topic leads to one at the most.
+    accepted_of_groups: BTreeSet<MsgId>,
     /// Retained topics with what was published to them, in order; none: cleared.
     retained: BTreeMap<String, Vec<MsgId>>,
 }
@@ -174,6 +176,7 @@ impl Oracle {
             stood: None,
             last_msg: 0,
             accepted: BTreeSet::new(),
+            accepted_of_groups: BTreeSet::new(),
             retained: BTreeMap::new(),
         }
     }
@@ -394,6 +397,11 @@ impl Oracle {
     /// The operator accepts that a message is lost for who waits for it.
     pub(crate) fn accept_loss(&mut self, client: usize, msg: MsgId) {
         self.accepted.insert((client, msg));
+    }
+
+    /// The same for a shared group.
+    pub(crate) fn accept_loss_of_group(&mut self, msg: MsgId) {
+        self.accepted_of_groups.insert(msg);
     }
 
     /// UNSUBACK came.

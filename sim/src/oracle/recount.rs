@@ -97,7 +97,7 @@ impl Oracle {
         Some(came.saturating_sub(msg.first_sent))
     }
 
-    /// M35: one member at least, but for so many messages that may have been dropped, at QoS 2 one exactly.
+    /// M35: one member at least, but for so many messages that may have been dropped and those whose loss was accepted, at QoS 2 one exactly.
     fn recount_groups(&self, dropped: u64) -> Option<String> {
         let mut left = dropped;
         for (id, msg) in &self.msgs {
@@ -137,7 +137,8 @@ impl Oracle {
                 life.doubtful || (life.ended || life.fuzzy) && took_part()
             });
             let fuzzy = ended.count() as u32;
-            if is_owed && processed == 0 && fuzzy == 0 {
+            let is_lost = self.accepted_of_groups.contains(id);
+            if is_owed && processed == 0 && fuzzy == 0 && !is_lost {
                 if left > 0 {
                     left -= 1;
                     continue;

@@ -83,6 +83,7 @@ fn owed_line(front: FrontId, message: &ToFront) -> Option<String> {
             ..
         }
         | ToFront::Name { .. }
+        | ToFront::Withheld { .. }
         | ToFront::Owed { .. }
         | ToFront::NothingOwed { .. }
         | ToFront::Void { .. }

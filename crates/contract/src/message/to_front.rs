@@ -73,6 +73,16 @@ pub enum ToFront {
         /// The delivery.
         seq: Seq,
     },
+    /// The client may have a delivery of QoS 2 from an earlier connection, and the group cannot send it, since the disk has lost it: its
+    /// packet id is not free (M31). [`ToFront::Release`] follows when the loss is accepted.
+    Withheld {
+        /// The group.
+        group: GroupRef,
+        /// The delivery.
+        seq: Seq,
+        /// Its packet id.
+        packet_id: u16,
+    },
     /// A shared group has delivered and released again all that it owes the session from before (M31). Deliveries that it had
     /// not named before are void. Comes from each group for each connection.
     Owed {
@@ -86,8 +96,8 @@ pub enum ToFront {
         /// Its name as in [`Attached::groups`].
         name: u64,
     },
-    /// A shared group that the session has left will not deliver what it has asked a packet id for: the place that was kept for it
-    /// is free (M31). What it has delivered is not meant.
+    /// A shared group that the session has left, or that has lost the message, will not deliver what it has asked a packet id for: the place
+    /// that was kept for it is free (M31). What it has delivered is not meant.
     Void {
         /// The group.
         group: GroupRef,

@@ -98,6 +98,8 @@ pub(crate) struct Dispatch {
 pub(crate) struct News {
     /// Deliveries of QoS 2, with their members: the packet ids are free when that is committed (M31).
     pub(crate) finished: Vec<(HomeRef, Seq)>,
+    /// Deliveries of QoS 2 whose packet ids nothing was sent with: they are free when it is committed that they are not wanted.
+    pub(crate) unsent: Vec<(HomeRef, Seq)>,
     /// Sessions that have left, when nothing more is under way with them.
     pub(crate) cleared: Vec<HomeRef>,
 }
@@ -105,7 +107,7 @@ pub(crate) struct News {
 impl News {
     /// Whether there is none.
     pub(crate) const fn is_empty(&self) -> bool {
-        self.finished.is_empty() && self.cleared.is_empty()
+        self.finished.is_empty() && self.unsent.is_empty() && self.cleared.is_empty()
     }
 }
 
@@ -349,8 +351,30 @@ impl Dispatch {
         }
     }
 
-    /// A message that is under way is given up, since its bytes are lost. The member whose front is still asked for a packet id comes
-    /// back: it is not wanted.
+    /// A message cannot be sent to its member, and was not before: it is free again, and so is its packet id, once that is committed. Then
+    /// [`give_again`](Self::give_again) follows: a front that is asked sooner would take it for void.
+    pub(crate) fn not_sent(&mut self, seq: Seq, facts: &mut Vec<Fact>) {
+        let Some(&UnderWay { seat, qos, step }) = self.under_way.get(seq) else {
+            return;
+        };
+        if (qos, step) != (QoS::ExactlyOnce, Step::Begun) {
+            return;
+        }
+        self.end(seq, seat);
+        facts.push(Fact::Unassigned { seq });
+        self.news.unsent.push((self.seats.get(seat).home, seq));
+        self.clear_away(seat);
+    }
+
+    /// A message that was not sent may be given to anyone.
+    pub(crate) fn give_again(&mut self, seq: Seq) {
+        if !self.is_under_way(seq) && !self.waits(seq) {
+            self.returned.insert(seq);
+        }
+    }
+
+    /// A message is given up, since its bytes are lost; no member has it by what is committed. The member whose front is still asked for a
+    /// packet id comes back: it is not wanted.
     pub(crate) fn give_up(&mut self, seq: Seq) -> Option<HomeRef> {
         let &UnderWay { seat, qos, step } = self.under_way.get(seq)?;
         let home = self.seats.get(seat).home;
@@ -358,7 +382,7 @@ impl Dispatch {
         self.forget(seq);
         let is_asked = step == Step::Asked;
         if qos == QoS::ExactlyOnce && !is_asked {
-            self.news.finished.push((home, seq));
+            self.news.unsent.push((home, seq));
         }
         self.clear_away(seat);
         is_asked.then_some(home)
@@ -495,6 +519,11 @@ impl Dispatch {
             let mut all = self.under_way.iter();
             all.any(|(_, at)| at.seat == seat && at.qos == QoS::ExactlyOnce)
         })
+    }
+
+    /// Whether a message is under way or owed, and nothing says otherwise.
+    pub(crate) fn is_under_way(&self, seq: Seq) -> bool {
+        self.under_way.get(seq).is_some()
     }
 
     /// Number of messages under way or owed.

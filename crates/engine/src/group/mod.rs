@@ -252,6 +252,13 @@ impl Group {
         self.owed.get(seq)
     }
 
+    /// Whether PUBREC has come for a message: it is not sent again.
+    pub(crate) fn is_received(&self, seq: Seq) -> bool {
+        self.owed
+            .get(seq)
+            .is_some_and(|owed| owed.stage == Stage::Received)
+    }
+
     /// The QoS 2 deliveries of a session, in order: for its front when it comes back (v5 [MQTT-4.8.2-4]).
     pub(crate) fn owed_to(&self, member: HomeRef) -> impl Iterator<Item = (Seq, &Owed)> {
         self.owed

@@ -191,6 +191,40 @@ impl Bench {
     }
 }
 
+/// Else its member could be asked for it once more before it hears that it is void.
+#[test]
+fn m31_what_could_not_be_sent_waits_until_that_is_committed() {
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 1, 2);
+    bench.push(2, QoS::ExactlyOnce);
+    assert_eq!(bench.receivers(), [0, 0]);
+    bench.commit();
+    bench.dispatch.not_sent(Seq(0), &mut bench.facts);
+    bench.check();
+    assert_eq!(bench.facts, [Fact::Unassigned { seq: Seq(0) }]);
+    let news = bench.dispatch.take_news();
+    assert_eq!(news.unsent, [(home(0), Seq(0))]);
+    assert_eq!(bench.receivers(), [0; 0], "its packet id is not free");
+    bench.commit();
+    bench.dispatch.give_again(Seq(0));
+    bench.check();
+    assert_eq!(bench.send(), [(0, 0, 1)]);
+    bench.dispatch.not_sent(Seq(7), &mut bench.facts);
+    assert!(!bench.dispatch.has_news(), "nobody has that");
+}
+
+/// The member's front has named a packet id for it, which is free when the end is committed.
+#[test]
+fn m31_what_is_given_up_before_it_is_committed_whose_it_is_is_void() {
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 1, 2);
+    bench.push(1, QoS::ExactlyOnce);
+    assert_eq!(bench.receivers(), [0]);
+    assert_eq!(bench.dispatch.give_up(Seq(0)), None);
+    let news = bench.dispatch.take_news();
+    assert_eq!(news.unsent, [(home(0), Seq(0))]);
+    assert!(news.finished.is_empty());
+    assert_eq!(bench.dispatch.under_way(), 0);
+}
+
 #[test]
 fn round_robin_takes_turns_within_windows() {
     let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 3, 2);

@@ -132,8 +132,7 @@ impl<F: Fn(Slot) -> bool> Part<'_, F> {
                 continue;
             };
             at.seq = seq + 1;
-            // Of an exchange of QoS 2 that the client has the message of, only the rest is needed.
-            if (self.is_meant)(reference.slot) && !stream.is_received(seq) {
+            if (self.is_meant)(reference.slot) && !self.state.is_received(number, seq) {
                 self.found.streams.push((number, seq, reference.slot));
             }
         }
@@ -183,12 +182,13 @@ impl<F: Fn(Slot) -> bool> Part<'_, F> {
 }
 
 impl Places {
-    /// Leaves out what has ended since it was found.
+    /// Leaves out what has ended, or is received, since it was found.
     fn forget_ended(&mut self, state: &State) {
         let is_lost = |slot: Slot| state.records.is_tombstone(slot);
         self.streams.retain(|(number, seq, slot)| {
             let reference = state.stream_of(*number).and_then(|it| it.get(*seq));
-            reference.is_some_and(|it| it.slot == *slot) && is_lost(*slot)
+            let is_there = reference.is_some_and(|it| it.slot == *slot);
+            is_there && is_lost(*slot) && !state.is_received(*number, *seq)
         });
         self.retained
             .retain(|(topic, slot)| state.retained.get(topic) == Some(*slot) && is_lost(*slot));

@@ -25,14 +25,15 @@ impl Partition {
         let Some(shared) = groups.get_mut(number) else {
             return;
         };
-        let SharedGroup { stream, lead, .. } = &mut **shared;
+        let SharedGroup {
+            group,
+            stream,
+            lead,
+            ..
+        } = &mut **shared;
         let doomed = &self.lead.streams.doomed;
-        let end = Seq(end_of_group(
-            number,
-            (stream, records),
-            &mut lead.unlost,
-            doomed,
-        ));
+        let messages = (&*group, &*stream, &*records);
+        let end = Seq(end_of_group(number, messages, &mut lead.unlost, doomed));
         let GroupLead {
             dispatch, owing, ..
         } = lead;
@@ -254,7 +255,8 @@ impl Partition {
             }
             let mut unlost = lead.unlost;
             let doomed = &self.lead.streams.doomed;
-            let end = Seq(end_of_group(number, (stream, records), &mut unlost, doomed));
+            let messages = (group, stream, records);
+            let end = Seq(end_of_group(number, messages, &mut unlost, doomed));
             let is_later = self.lead.streams.later.contains(&number);
             if !dispatch.has_room() || group.is_mute() || is_later {
                 continue;

@@ -113,7 +113,7 @@ pub(crate) struct Records {
     live: usize,
     /// Records that stand for lost ones, see `lost`.
     tombstones: usize,
-    /// Counts up whenever these are others.
+    /// Counts up whenever these, or what needs them, are others.
     losses: u64,
     /// Records that were ever found to be lost.
     lost_ever: u64,
@@ -169,6 +169,9 @@ impl Records {
     #[inline]
     pub(crate) fn release(&mut self, slot: Slot) -> bool {
         let is_last = self.rows.release(slot.0);
+        if self.tombstones > 0 {
+            self.note_released(slot, is_last);
+        }
         if is_last {
             self.let_go(slot);
         }
@@ -181,9 +184,6 @@ impl Records {
             Some(row) => (row.block, row.offset),
             None => (COLD, 0),
         };
-        if self.tombstones > 0 {
-            self.note_gone(slot);
-        }
         if block >= ABSENT {
             self.forget_absent(slot);
         }
@@ -198,12 +198,18 @@ impl Records {
         }
     }
 
-    /// A record is about to go while some stand for lost ones.
+    /// One place less needs a record, while some stand for lost ones.
     #[cold]
-    fn note_gone(&mut self, slot: Slot) {
-        let was_one = self.is_tombstone(slot);
-        self.tombstones -= usize::from(was_one);
-        self.losses += u64::from(was_one);
+    fn note_released(&mut self, slot: Slot, is_last: bool) {
+        let is_one = self.is_tombstone(slot);
+        self.tombstones -= usize::from(is_one && is_last);
+        self.losses += u64::from(is_one);
+    }
+
+    /// A place that keeps a record does not need its bytes any more.
+    pub(crate) fn note_unneeded(&mut self, slot: Option<Slot>) {
+        let is_one = slot.is_some_and(|slot| self.is_tombstone(slot));
+        self.losses += u64::from(is_one);
     }
 
     /// The record, which is in memory.
@@ -310,7 +316,7 @@ impl Records {
         self.lost_ever
     }
 
-    /// Another number whenever other records are lost.
+    /// Another number whenever other records are lost, or others need them.
     pub(crate) const fn losses(&self) -> u64 {
         self.losses
     }

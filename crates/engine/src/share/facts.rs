@@ -82,8 +82,8 @@ impl Partition {
                     };
                     fx.send_front(front, message);
                 }
-                if !lead.owing.is_empty() {
-                    // What waits for its record may be this one, of which only the rest is needed.
+                if !lead.owing.is_empty() || self.state.records.tombstones() > 0 {
+                    // What waits for its record, or what the group stops at, may be this one, of which only the rest is needed.
                     self.pump_group(number, fx);
                 }
             }

@@ -10,7 +10,7 @@ use courser_contract::{
 use crate::{
     Partition, PlantedPartition,
     entry::Fate,
-    group::{Look, Message, Receiver},
+    group::{Group, Look, Message, Receiver},
     look,
     lost::Unlost,
     record::{Records, Slot},
@@ -89,7 +89,8 @@ impl Partition {
         let records = &self.state.records;
         let doomed = &self.lead.streams.doomed;
         let unlost = &mut lead.unlost;
-        let end = Seq(end_of_group(number, (stream, records), unlost, doomed));
+        let messages = (&*group, &*stream, records);
+        let end = Seq(end_of_group(number, messages, unlost, doomed));
         let strategy = group.strategy();
         let mut topic = "";
         let mut is_more = false;
@@ -208,10 +209,10 @@ struct Seen<'a> {
     is_recalled: bool,
 }
 
-/// Where a group's stream ends for now: at its end, or at the first message whose bytes are lost.
+/// Where a group's stream ends for now: at its end, or at the first message whose bytes are lost and needed.
 pub(crate) fn end_of_group(
     number: u64,
-    (stream, records): (&Stream, &Records),
+    (group, stream, records): (&Group, &Stream, &Records),
     unlost: &mut Unlost,
     doomed: &hashbrown::HashSet<(u64, u64), foldhash::fast::RandomState>,
 ) -> u64 {
@@ -222,6 +223,7 @@ pub(crate) fn end_of_group(
         let reference = stream.get(seq);
         reference.is_some_and(|it| records.is_tombstone(it.slot))
             && !doomed.contains(&(number, seq))
+            && !group.is_received(Seq(seq))
     };
     let known = (records.lost_ever(), stream.next());
     let lost = unlost.first_lost(known, |seq| stream.next_live(seq), is_lost);

@@ -284,6 +284,13 @@ impl Partition {
                 fx.send_front(front, ToFront::Finished { group, seq });
             }
         }
+        for &(member, seq) in &news.unsent {
+            if let Some(&front) = group.lead.fronts.get(&member) {
+                let (group, seq) = (group_ref, Some(seq));
+                fx.send_front(front, ToFront::Void { group, seq });
+            }
+        }
+        self.give_unsent(number, &news.unsent, fx);
         for &member in &news.cleared {
             let Some(group) = self.state.groups.get_mut(number) else {
                 return;
@@ -298,6 +305,28 @@ impl Partition {
             self.set_front(number, member, None);
         }
         self.end_group_if_over(number);
+    }
+
+    /// What was not sent and has not ended goes to anyone.
+    fn give_unsent(
+        &mut self,
+        number: u64,
+        unsent: &[(HomeRef, Seq)],
+        fx: &mut impl PartitionEffects,
+    ) {
+        if unsent.is_empty() {
+            return;
+        }
+        if let Some(group) = self.state.groups.get_mut(number)
+            && let Some(dispatch) = &mut group.lead.dispatch
+        {
+            let stream = &group.stream;
+            let is_there = |seq: &Seq| stream.get(seq.0).is_some();
+            let seqs = unsent.iter().map(|(_, seq)| *seq);
+            seqs.filter(is_there)
+                .for_each(|seq| dispatch.give_again(seq));
+        }
+        self.pump_group(number, fx);
     }
 
     pub(super) fn end_group_if_over(&mut self, number: u64) {

@@ -10,7 +10,7 @@ use courser_contract::{
 use super::give::{Given, deliver_given};
 use crate::{
     Partition,
-    group::{Group, Receiver, Stage},
+    group::{Fact, Group, Owed, Receiver, Stage},
     ids::{self, Owner},
     record::{Records, Slot},
     session::group_name,
@@ -40,6 +40,8 @@ enum Sent {
     Waits,
     /// It has left, or is not the member's any more. Its record may have been read back for it.
     Yes(Option<Slot>),
+    /// The disk has lost it, and it was not sent before.
+    Never,
 }
 
 /// A group with its messages.
@@ -77,11 +79,10 @@ impl Messages<'_> {
                 if self.records.is_cold(reference.slot) {
                     return Sent::Waits;
                 }
-                // What the disk has lost is not sent; the group stops there, for what is new.
                 let found = self.records.find(reference.slot);
                 let found = found.filter(|_| !self.records.is_tombstone(reference.slot));
                 let Some((record, is_recalled)) = found else {
-                    return Sent::Yes(None);
+                    return self.withhold(front, (seq, duplicate), owed.packet_id, fx);
                 };
                 let receiver = self.group.member(member).map(|&asked| Receiver {
                     home: member,
@@ -100,6 +101,32 @@ impl Messages<'_> {
                 Sent::Yes(is_recalled.then_some(reference.slot))
             }
         }
+    }
+}
+
+impl Messages<'_> {
+    /// What the disk has lost is not sent; the group stops there, for what is new. Where the client may have it, the packet id is not free
+    /// (M31): the client would take what comes with it for a repeat.
+    fn withhold(
+        self,
+        front: FrontId,
+        (seq, duplicate): (Seq, bool),
+        packet_id: Option<u16>,
+        fx: &mut impl PartitionEffects,
+    ) -> Sent {
+        if !duplicate {
+            return Sent::Never;
+        }
+        if let Some(packet_id) = packet_id {
+            let group = self.at;
+            let withheld = ToFront::Withheld {
+                group,
+                seq,
+                packet_id,
+            };
+            fx.send_front(front, withheld);
+        }
+        Sent::Yes(None)
     }
 }
 
@@ -168,6 +195,7 @@ impl Partition {
         match sent {
             Sent::Yes(None) => {}
             Sent::Yes(Some(slot)) => self.give_back_one(slot),
+            Sent::Never => self.take_back_unsent(number, &[seq], fx),
             Sent::Waits => {
                 let owing = lead.owing.entry(member).or_default();
                 owing.messages.push_back((seq, false));
@@ -201,6 +229,7 @@ impl Partition {
             records: &self.state.records,
         };
         let mut recalled = Vec::new();
+        let mut unsent = Vec::new();
         owing.retain(|&member, owing| {
             let (Some(&front), Some(dispatch)) = (fronts.get(&member), dispatch.as_mut()) else {
                 return false;
@@ -209,6 +238,7 @@ impl Partition {
                 match messages.send((member, front), message, fx) {
                     Sent::Waits => return true,
                     Sent::Yes(slot) => recalled.extend(slot),
+                    Sent::Never => unsent.push(message.0),
                 }
                 owing.messages.pop_front();
             }
@@ -222,6 +252,39 @@ impl Partition {
         if !recalled.is_empty() {
             self.give_back(recalled);
         }
+        self.take_back_unsent(number, &unsent, fx);
+    }
+
+    /// Messages that have packet ids and cannot be sent are free again.
+    fn take_back_unsent(&mut self, number: u64, unsent: &[Seq], fx: &mut impl PartitionEffects) {
+        if unsent.is_empty() {
+            return;
+        }
+        let mut facts = Vec::new();
+        if let Some(shared) = self.state.groups.get_mut(number)
+            && let Some(dispatch) = &mut shared.lead.dispatch
+        {
+            for &seq in unsent {
+                dispatch.not_sent(seq, &mut facts);
+            }
+        }
+        self.write_group_facts(number, &facts);
+        self.tell_group_news(number, fx);
+    }
+
+    /// The message of an exchange that may have begun is given up, since its bytes are lost: PUBREL follows. Returns whether there is one.
+    pub(crate) fn end_shared_exchange(&mut self, number: u64, seq: Seq) -> bool {
+        let Some(shared) = self.state.groups.get(number) else {
+            return false;
+        };
+        let dispatch = shared.lead.dispatch.as_ref();
+        let is_named = |owed: &Owed| owed.packet_id.is_some();
+        let has_begun = shared.group.owed(seq).is_some_and(is_named)
+            && dispatch.is_some_and(|dispatch| dispatch.is_under_way(seq));
+        if has_begun {
+            self.write_group_facts(number, &[Fact::Received { seq }]);
+        }
+        has_begun
     }
 
     /// A message of a stream is given up, since its bytes are lost: whoever of a group has it does not wait for it any more.

@@ -245,8 +245,16 @@ impl State {
         let end = outcome.last.saturating_add(1).min(session.stream.next());
         match outcome.fate {
             Fate::Received => {
+                // Where the loss was accepted there is no limit, and no front that waits for it: a connection comes to it, or its client says
+                // that it has the message.
+                let is_said = outcome.sent_limit > 0;
                 for seq in first..end {
-                    if session.stream.mark_received(seq) {
+                    let is_new = session.stream.mark_received(seq);
+                    if is_new && records.tombstones() > 0 {
+                        records.note_unneeded(session.stream.get(seq).map(|it| it.slot));
+                    }
+                    // Again: its loss was accepted before PUBREC came.
+                    if is_said && (is_new || session.stream.is_received(seq)) {
                         sink.received(session, seq);
                     }
                 }

@@ -145,6 +145,40 @@ fn m44_a_record_that_cannot_be_read_back_stops_its_stream_until_the_loss_is_acce
     assert_eq!(world.fx.dropped[&Dropped::Damaged], 1);
 }
 
+/// It has reached its client before it is lost for another one: the client's half of the exchange goes on.
+#[test]
+fn m30_a_message_that_was_pushed_and_is_lost_is_released_when_the_client_has_it() {
+    let mut world = World::with_hot(Limits::default(), 0);
+    let [a, b] = ["a", "b"].map(|name| {
+        let at = durable(&mut world, name);
+        world.subscribe(at, to("t", QoS::ExactlyOnce));
+        world.clients[at].acks = Acks::Held;
+        at
+    });
+    world.detach(b, DetachCause::Lost);
+    world.send("t", "1", QoS::ExactlyOnce);
+    world.settle();
+    let first = world.clients[a].got[0].source.expect("it has a place");
+    world.damaged = true;
+    world.damage(DURABLE, b"t1");
+    world.attach(b, Options::durable());
+    world.settle();
+    assert!(world.got(b).is_empty());
+    assert_eq!(world.nodes[&DURABLE].partition.lost().len(), 2);
+    world.call(DURABLE, |partition, now, fx| {
+        partition.accept_loss(now, |_| true, fx)
+    });
+    world.settle();
+    assert!(world.nodes[&DURABLE].partition.lost().is_empty());
+    assert!(world.clients[a].released.is_empty(), "no PUBREC has come");
+    for (to, message) in world.clients[a].ack(1) {
+        world.send_home(to, message);
+    }
+    world.settle();
+    assert_eq!(world.clients[a].released, [first]);
+    assert_eq!(world.nodes[&DURABLE].partition.counts().records, 0);
+}
+
 #[test]
 fn an_answer_for_what_is_gone_changes_nothing() {
     let mut world = World::with_hot(Limits::default(), 0);

@@ -1,6 +1,6 @@
 //! What waits for a shared group leaves memory as well, and comes back for whichever member is next (M17, M35).
 
-use courser_contract::{DetachCause, Dropped, QoS, SharedStrategy};
+use courser_contract::{DetachCause, Dropped, QoS, Seq, SharedStrategy};
 use courser_engine::{Limits, LostStream, Overflow};
 
 use crate::cold::{COUNT, away, cold, numbers, start};
@@ -355,6 +355,63 @@ fn m31_a_message_that_leaves_memory_before_it_is_committed_whose_it_is_leaves_in
     assert_eq!(world.got(other), ["x"]);
 }
 
+/// Its packet id was named and is free again: nothing was sent with it. Who gets it is decided when it can be read, or nobody does.
+#[test]
+fn m31_a_message_that_is_lost_before_it_leaves_gives_its_packet_id_back() {
+    for is_mended in [false, true] {
+        let mut world = World::with_hot(Limits::default(), 0);
+        let other = away(&mut world, "other", "o");
+        world.send("o", "x", QoS::AtLeastOnce);
+        let [a, b] = members(&mut world, 2, QoS::ExactlyOnce)[..] else {
+            panic!("two members");
+        };
+        for number in 0..3 {
+            publish(&mut world, number..number + 1, QoS::ExactlyOnce);
+        }
+        world.commits = Commits::Held;
+        world.connect(a, window(3));
+        while world.clients[a].home.is_none() {
+            assert!(world.commit_one(DURABLE));
+            world.turn();
+        }
+        for _ in 0..3 {
+            world.pass_time(1);
+        }
+        world.connect(other, Options::durable());
+        for _ in 0..4 {
+            world.pass_time(100);
+        }
+        world.damaged = true;
+        world.damage(DURABLE, b"t/11");
+        world.commits = Commits::AtOnce;
+        world.settle();
+        assert_eq!(world.got(a), ["0", "2"]);
+        let void = world.clients[a].void.iter().map(|(_, seq)| *seq);
+        assert_eq!(void.collect::<Vec<_>>(), [Some(Seq(1))]);
+        assert_eq!(world.nodes[&DURABLE].partition.lost().len(), 1);
+        publish(&mut world, 3..4, QoS::ExactlyOnce);
+        assert_eq!(world.got(a), [""; 0], "nothing new behind what is lost");
+        match is_mended {
+            true => {
+                world.mend(DURABLE);
+                world.attach(b, window(3));
+                world.settle();
+                let got = [a, b].into_iter().flat_map(|at| world.got(at)).collect();
+                assert_eq!(sorted(got), [1, 3]);
+            }
+            false => {
+                world.call(DURABLE, |partition, now, fx| {
+                    partition.accept_loss(now, |_| true, fx)
+                });
+                world.settle();
+                assert_eq!(world.got(a), ["3"]);
+                assert_eq!(world.clients[a].released.len(), 3, "what it got");
+            }
+        }
+        assert!(world.nodes[&DURABLE].partition.lost().is_empty());
+    }
+}
+
 #[test]
 fn m44_a_record_that_cannot_be_read_back_stops_a_group_until_the_loss_is_accepted() {
     for strategy in STRATEGIES {
@@ -387,7 +444,8 @@ fn m44_a_record_that_cannot_be_read_back_stops_a_group_until_the_loss_is_accepte
     }
 }
 
-/// One that a session has by what is committed: it does not keep its place when the loss is accepted.
+/// One that a session has by what is committed: it does not keep its place when the loss is accepted, and its packet id is free when it is
+/// released (M31).
 #[test]
 fn m44_a_message_that_is_owed_and_cannot_be_read_back_ends_when_the_loss_is_accepted() {
     let mut world = World::with_hot(Limits::default(), 0);
@@ -397,6 +455,8 @@ fn m44_a_message_that_is_owed_and_cannot_be_read_back_ends_when_the_loss_is_acce
     for number in 0..4 {
         publish(&mut world, number..number + 1, QoS::ExactlyOnce);
     }
+    let places: Vec<_> = world.clients[a].got.iter().map(|it| it.source).collect();
+    let packet_id = world.clients[a].got[1].packet_id.expect("it was named");
     assert_eq!(world.got(a), numbers(0..2));
     world.detach(a, DetachCause::Lost);
     world.damaged = true;
@@ -410,10 +470,16 @@ fn m44_a_message_that_is_owed_and_cannot_be_read_back_ends_when_the_loss_is_acce
         "nothing new behind what is lost"
     );
     assert_eq!(world.nodes[&DURABLE].partition.lost().len(), 1);
+    let (_, seq) = places[1].expect("it has a place");
+    assert_eq!(world.clients[a].withheld, [(seq, packet_id)]);
     world.call(DURABLE, |partition, now, fx| {
         partition.accept_loss(now, |_| true, fx)
     });
     world.settle();
+    assert!(world.nodes[&DURABLE].partition.lost().is_empty());
+    let released = world.clients[a].released[..2].iter().copied().map(Some);
+    assert_eq!(released.collect::<Vec<_>>(), places);
+    assert!(world.clients[a].held.is_empty());
     assert_eq!(world.got(a), numbers(2..4));
     assert_eq!(world.nodes[&DURABLE].partition.counts().records, 0);
     // Its window is open again.

@@ -1,11 +1,11 @@
 //! Records whose bytes the disk has lost: only what needs them stops, at their place, until the loss is accepted (M44).
 
-use courser_contract::{DetachCause, Dropped, LogIndex, QoS};
+use courser_contract::{DetachCause, Dropped, LogIndex, QoS, Seq, Source};
 #[cfg(feature = "planted")]
 use courser_engine::PlantedPartition;
 use courser_engine::{LostReference, LostStream, ReferenceSearch};
 
-use crate::world::{Acks, Commits, DURABLE, Options, World, to};
+use crate::world::{Acks, Commits, DURABLE, Got, Options, World, to};
 
 const A: usize = 0;
 const B: usize = 1;
@@ -234,6 +234,26 @@ fn m44_what_has_ended_while_it_is_searched_for_is_not_named() {
     assert_ne!(losses, node.partition.losses(), "another search is due");
 }
 
+/// One of two sessions that need a lost message ends: the other one is all that is left.
+#[test]
+fn m44_what_is_lost_for_one_session_less_is_another_loss() {
+    let mut world = world();
+    let lost = live(&world)[1];
+    world.restart_without(DURABLE, &[lost]);
+    world.settle();
+    let partition = &world.nodes[&DURABLE].partition;
+    let (before, losses) = (partition.lost().len(), partition.losses());
+    let anew = Options {
+        clean_start: true,
+        ..Options::durable()
+    };
+    world.attach(A, anew);
+    world.settle();
+    let partition = &world.nodes[&DURABLE].partition;
+    assert_eq!((before, partition.lost().len()), (2, 1));
+    assert_ne!(partition.losses(), losses);
+}
+
 #[test]
 fn m44_a_damaged_retained_message_is_not_found_and_counted() {
     let mut world = world();
@@ -297,6 +317,8 @@ fn m44_an_exchange_that_needs_no_bytes_is_not_lost() {
     world.restart_without(DURABLE, &[lost]);
     world.settle();
     assert!(world.nodes[&DURABLE].partition.lost().is_empty());
+    let (_, needed) = references(&world, 1, |index| index == lost);
+    assert!(needed.is_empty());
     let said = world.call(DURABLE, |partition, now, fx| {
         partition.accept_loss(now, |_| true, fx)
     });
@@ -306,6 +328,216 @@ fn m44_an_exchange_that_needs_no_bytes_is_not_lost() {
     world.attach(a, Options::durable());
     assert_eq!(world.clients[a].released.len(), 1, "PUBREL of the first");
     assert_eq!(world.got(a), ["2"]);
+}
+
+/// A session that has begun two exchanges of QoS 2 and is away, after a start that lacks the message of the first. What that is.
+fn begun() -> (World, usize, (Source, Seq)) {
+    let mut world = World::new();
+    let a = world.client("a");
+    world.attach(a, Options::durable());
+    world.subscribe(a, to("t", QoS::ExactlyOnce));
+    world.clients[a].acks = Acks::Held;
+    for payload in ["1", "2"] {
+        world.send("t", payload, QoS::ExactlyOnce);
+        world.settle();
+    }
+    let first = world.clients[a].got[0].source.expect("it has a place");
+    assert_eq!(world.got(a), ["1", "2"]);
+    world.detach(a, DetachCause::Lost);
+    save(&mut world);
+    let lost = live(&world)[0];
+    world.restart_without(DURABLE, &[lost]);
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.lost().len(), 1);
+    (world, a, first)
+}
+
+/// The operator accepts the loss of all that is lost: one message.
+fn accept(world: &mut World) {
+    let before = world.nodes[&DURABLE].partition.losses();
+    let said = world.call(DURABLE, |partition, now, fx| {
+        partition.accept_loss(now, |_| true, fx)
+    });
+    world.settle();
+    assert_eq!(said.len(), 1);
+    assert_eq!(world.fx.dropped.get(&Dropped::Damaged), Some(&1));
+    let partition = &world.nodes[&DURABLE].partition;
+    assert!(partition.lost().is_empty());
+    assert_ne!(partition.losses(), before, "who asks by number looks again");
+}
+
+/// All has come to its end, at the client as well, and is as its entries make it again.
+fn is_over(world: &mut World, at: usize) {
+    let client = &world.clients[at];
+    assert!(client.held.is_empty(), "the client holds no packet id");
+    assert_eq!(world.nodes[&DURABLE].partition.counts().records, 0);
+    world.damaged = false;
+    world.check();
+}
+
+/// Found by the simulator: the message was dropped behind the back of its client, which took the next one with the packet id for a repeat.
+#[test]
+fn m30_a_lost_message_that_was_sent_keeps_its_packet_id_until_it_is_released() {
+    let (mut world, a, first) = begun();
+    accept(&mut world);
+    world.attach(a, Options::durable());
+    world.settle();
+    assert_eq!(world.clients[a].released, [first]);
+    assert_eq!(world.got(a), ["2"]);
+    for (to, message) in world.clients[a].ack(1) {
+        world.send_home(to, message);
+    }
+    world.settle();
+    is_over(&mut world, a);
+}
+
+#[test]
+fn m30_a_connection_that_stands_at_a_lost_message_releases_it() {
+    let (mut world, a, first) = begun();
+    world.clients[a].acks = Acks::Auto;
+    world.attach(a, Options::durable());
+    world.settle();
+    assert!(world.got(a).is_empty() && world.clients[a].released.is_empty());
+    accept(&mut world);
+    assert_eq!(world.clients[a].released[0], first);
+    assert_eq!(world.got(a), ["2"]);
+    is_over(&mut world, a);
+}
+
+/// A search for what is lost that had found it names it no more.
+#[test]
+fn m44_what_is_received_is_no_loss_any_more() {
+    let (mut world, _, _) = begun();
+    let node = world.nodes.get_mut(&DURABLE).expect("it is there");
+    let before = node.partition.losses();
+    assert!(node.partition.search_lost(1).is_none());
+    accept(&mut world);
+    let node = world.nodes.get_mut(&DURABLE).expect("it is there");
+    let (losses, found) = node.partition.search_lost(100).expect("it is through");
+    assert_eq!((found, losses), (Vec::new(), before));
+}
+
+fn in_group() -> courser_contract::Subscription {
+    courser_contract::Subscription {
+        share: Some("g".into()),
+        ..to("s", QoS::ExactlyOnce)
+    }
+}
+
+/// A member of a group has begun two exchanges of QoS 2, under packet ids of its own, and is away.
+fn begun_by_member() -> (World, usize, Vec<Got>) {
+    let mut world = World::new();
+    let member = world.client("member");
+    world.attach(member, Options::durable());
+    world.subscribe(member, in_group());
+    world.clients[member].acks = Acks::Held;
+    for payload in ["1", "2"] {
+        world.send("s", payload, QoS::ExactlyOnce);
+        world.settle();
+    }
+    let got = std::mem::take(&mut world.clients[member].got);
+    assert_eq!(got.len(), 2);
+    (world, member, got)
+}
+
+#[test]
+fn m31_a_lost_message_of_a_member_keeps_its_packet_id_until_it_is_released() {
+    for is_there in [false, true] {
+        let (mut world, member, got) = begun_by_member();
+        world.detach(member, DetachCause::Lost);
+        save(&mut world);
+        let lost = live(&world)[0];
+        world.restart_without(DURABLE, &[lost]);
+        world.settle();
+        if is_there {
+            world.attach(member, Options::durable());
+            world.settle();
+            let (_, seq) = got[0].source.expect("it has a place");
+            let packet_id = got[0].packet_id.expect("it was named");
+            assert_eq!(world.clients[member].withheld, [(seq, packet_id)]);
+            world.send("s", "3", QoS::ExactlyOnce);
+            world.settle();
+            assert_eq!(world.got(member), ["2"], "nothing new behind what is lost");
+        }
+        accept(&mut world);
+        if !is_there {
+            world.attach(member, Options::durable());
+            world.send("s", "3", QoS::ExactlyOnce);
+            world.settle();
+            assert_eq!(world.got(member), ["2", "3"]);
+        } else {
+            assert_eq!(world.got(member), ["3"]);
+        }
+        let first = got[0].source.expect("it has a place");
+        assert_eq!(world.clients[member].released, [first]);
+        for (to, message) in world.clients[member].ack(2) {
+            world.send_home(to, message);
+        }
+        world.settle();
+        is_over(&mut world, member);
+    }
+}
+
+/// Who has begun with the message is away, and something else is committed between that its loss is accepted and that this is.
+#[test]
+fn m44_a_group_goes_on_when_it_is_committed_that_a_loss_is_accepted() {
+    let (mut world, member, _) = begun_by_member();
+    world.detach(member, DetachCause::Lost);
+    save(&mut world);
+    let lost = live(&world)[0];
+    world.restart_without(DURABLE, &[lost]);
+    world.settle();
+    let other = world.client("other");
+    world.attach(other, Options::durable());
+    world.subscribe(other, in_group());
+    world.send("s", "3", QoS::ExactlyOnce);
+    world.settle();
+    assert!(world.got(other).is_empty());
+    world.commits = Commits::Held;
+    world.send("else", "4", QoS::ExactlyOnce);
+    world.retain("else", "4", QoS::AtLeastOnce);
+    world.turn();
+    world.call(DURABLE, |partition, now, fx| {
+        partition.accept_loss(now, |_| true, fx)
+    });
+    world.turn();
+    while world.commit_one(DURABLE) {
+        world.turn();
+    }
+    assert_eq!(world.nodes[&DURABLE].partition.lost(), []);
+    world.commits = Commits::AtOnce;
+    world.settle();
+    assert_eq!(world.got(other), ["3"]);
+}
+
+/// As of a session: the client has the message, so nothing of it is lost, and the group does not stop there.
+#[test]
+fn m44_an_exchange_of_a_member_that_needs_no_bytes_is_not_lost() {
+    let (mut world, member, got) = begun_by_member();
+    world.commits = Commits::Held;
+    for (to, message) in world.clients[member].ack(1) {
+        world.send_home(to, message);
+    }
+    for (to, message) in world.clients[member].detach(DetachCause::Lost) {
+        world.send_home(to, message);
+    }
+    world.settle();
+    world.commits = Commits::AtOnce;
+    world.clients[member].lost();
+    save(&mut world);
+    let lost = live(&world)[0];
+    world.restart_without(DURABLE, &[lost]);
+    world.settle();
+    assert!(world.nodes[&DURABLE].partition.lost().is_empty());
+    let (_, found) = search(&mut world, 1);
+    let (_, needed) = references(&world, 1, |index| index == lost);
+    assert!(found.is_empty() && needed.is_empty());
+    world.send("s", "3", QoS::ExactlyOnce);
+    world.attach(member, Options::durable());
+    world.settle();
+    let first = got[0].source.expect("it has a place");
+    assert_eq!(world.clients[member].released, [first]);
+    assert_eq!(world.got(member), ["2", "3"]);
 }
 
 #[test]

@@ -78,6 +78,7 @@ impl Front {
                 | Exchange::Named
                 | Exchange::Held
                 | Exchange::Again
+                | Exchange::Withheld
                 | Exchange::Finished
                 | Exchange::FinishedAgain
                 | Exchange::None,
@@ -121,6 +122,18 @@ impl Front {
                 outbound.window.set(packet_id, Exchange::Pubcomp);
                 packet_id
             }
+            Some((packet_id, Exchange::Withheld)) => {
+                outbound.window.set(packet_id, Exchange::PubcompOfEarlier);
+                packet_id
+            }
+            // Committed for an earlier leader of the group, which could not send it.
+            Some((_, Exchange::Named)) => match outbound.window.release_named(place, given) {
+                Some(packet_id) => packet_id,
+                None => {
+                    self.outcome(place, OutcomeKind::Done, fx);
+                    return self.flush_outcomes(fx);
+                }
+            },
             // It has left on this connection: v5 [MQTT-4.4.0-1] allows no repeat.
             Some((_, Exchange::Pubcomp | Exchange::PubcompOfEarlier)) => return,
             // A new leader of the group has not heard that it is over (M27).
@@ -133,7 +146,6 @@ impl Front {
             Some((
                 _,
                 Exchange::None
-                | Exchange::Named
                 | Exchange::Held
                 | Exchange::Again
                 | Exchange::Puback

@@ -31,6 +31,7 @@ impl Front {
             // Its groups may have heard of the connection sooner.
             ToFront::Release { .. }
             | ToFront::Name { .. }
+            | ToFront::Withheld { .. }
             | ToFront::Owed { .. }
             | ToFront::NothingOwed { .. }
             | ToFront::Void { .. } => self.message_early(message),

@@ -6,18 +6,19 @@
 //! the group has committed that its exchange is over: a leader that has not heard of it would use it once more.
 //!
 //! An id that was named is void when the group has not committed it and never will: it says so with [`ToFront::Owed`] as a new leader,
-//! and with [`ToFront::Void`] when the session has left it. What it has delivered with the id is committed, and stays, held or sent.
+//! and with [`ToFront::Void`] when the session has left it or the message is lost. What is lost and may have been sent on an earlier connection
+//! keeps its id ([`ToFront::Withheld`]). What it has delivered with the id is committed, and stays, held or sent.
 
 use std::collections::VecDeque;
 
 use courser_contract::{
-    DeliverTo, Delivery, Dropped, FrontEffects, GroupRef, Now, Record, Seq, Source, Tick, ToFront,
-    ToHome,
+    DeliverTo, Delivery, Dropped, FrontEffects, GroupRef, Now, OutcomeKind, Record, Seq, Source,
+    Tick, ToFront, ToHome,
 };
 
 use super::deliver::HOLD_ABOVE_BYTES;
 use super::prepared::Prepared;
-use super::window::{Exchange, Place};
+use super::window::{Exchange, Given, Place};
 use super::{Front, Phase};
 
 /// What a front knows of its groups.
@@ -154,7 +155,30 @@ impl Front {
         }
     }
 
-    /// A group that the session has left will not deliver what it has asked packet ids for: all of it, or one delivery.
+    /// What the client may have of a group from an earlier connection is lost: its packet id is not free before it is released.
+    pub(super) fn handle_withheld(
+        &mut self,
+        (group, seq): (GroupRef, Seq),
+        packet_id: u16,
+        fx: &mut impl FrontEffects,
+    ) {
+        let place = (Source::Group(group), seq);
+        let outbound = self.outbound_mut();
+        let kind = match outbound.window.give(group, seq, packet_id) {
+            Given::Named | Given::Taken => {
+                outbound.groups.forget_asked((group, seq));
+                return outbound.window.set(packet_id, Exchange::Withheld);
+            }
+            Given::UnderWay => return,
+            Given::Received => OutcomeKind::Received,
+            Given::Finished => OutcomeKind::Done,
+            Given::InUse => OutcomeKind::Returned,
+        };
+        self.outcome(place, kind, fx);
+        self.flush_outcomes(fx);
+    }
+
+    /// A group will not deliver what it has asked packet ids for: all of it, which the session has left, or one delivery.
     pub(super) fn handle_void(
         &mut self,
         now: Now,

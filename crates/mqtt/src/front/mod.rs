@@ -434,6 +434,11 @@ impl Front {
                 packet_id,
             } => self.handle_release((source, seq), packet_id, fx),
             ToFront::Name { group, seq } => self.handle_name(now, (group, seq), fx),
+            ToFront::Withheld {
+                group,
+                seq,
+                packet_id,
+            } => self.handle_withheld((group, seq), packet_id, fx),
             ToFront::Owed { group, name } => self.handle_owed(now, (group, name), fx),
             ToFront::NothingOwed { name } => self.handle_nothing_owed(now, name, fx),
             ToFront::Void { group, seq } => self.handle_void(now, (group, seq), fx),

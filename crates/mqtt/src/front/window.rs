@@ -28,6 +28,8 @@ pub(super) enum Exchange {
     Held,
     /// QoS 2 of a group, begun on an earlier connection: room to be sent again.
     Again,
+    /// QoS 2 of a group, begun on an earlier connection: that the loss of the message is accepted. Then it is released.
+    Withheld,
     /// QoS 1: PUBACK.
     Puback,
     /// QoS 2: PUBREC.
@@ -51,6 +53,7 @@ impl Exchange {
         match self {
             Self::None
             | Self::Again
+            | Self::Withheld
             | Self::PubcompOfEarlier
             | Self::Finished
             | Self::FinishedAgain => false,
@@ -218,6 +221,11 @@ impl Window {
     pub(super) fn give(&mut self, group: GroupRef, seq: Seq, packet_id: u16) -> Given {
         match self.locate((Source::Group(group), seq)) {
             Some((id, Exchange::Named)) if id == packet_id => Given::Named,
+            // The disk has given it to another one meanwhile.
+            Some((id, Exchange::Withheld)) => {
+                self.set(id, Exchange::Again);
+                Given::Taken
+            }
             Some((id, Exchange::Named)) => self.give_other((group, seq), id, packet_id),
             Some((_, Exchange::Stored)) => Given::Received,
             Some((id, Exchange::Finished | Exchange::FinishedAgain)) => {
@@ -265,6 +273,24 @@ impl Window {
         Given::Named
     }
 
+    /// A group releases a delivery that it has asked a packet id for, and that it has not sent on this connection. None: another one has the
+    /// packet id by now, so the client has nothing of it.
+    #[cold]
+    pub(super) fn release_named(
+        &mut self,
+        (source, seq): Place,
+        packet_id: Option<u16>,
+    ) -> Option<u16> {
+        let (Source::Group(group), Some(packet_id)) = (source, packet_id) else {
+            return None;
+        };
+        let is_its = self.give(group, seq, packet_id) == Given::Named;
+        is_its.then(|| {
+            self.set(packet_id, Exchange::PubcompOfEarlier);
+            packet_id
+        })
+    }
+
     /// What a group has given with a packet id that was named on this connection is held.
     pub(super) fn hold(&mut self, packet_id: u16) {
         if let Some((_, Exchange::Named)) = self.find(packet_id) {
@@ -297,6 +323,7 @@ impl Window {
                 Exchange::None
                 | Exchange::Held
                 | Exchange::Again
+                | Exchange::Withheld
                 | Exchange::Puback
                 | Exchange::Pubrec
                 | Exchange::Stored

@@ -60,14 +60,14 @@ impl World {
             return;
         };
         let broken = left.iter().find_map(|(log, checkpoints)| {
-            let looks = || {
+            let looks = |counter| {
                 let folders = (node.folder(log), node.folder(checkpoints));
                 let opened = open(node, folders, counter)?;
                 is_whole(node, &opened)
             };
-            match looks() {
-                // The next start has looked at the segment that the disk does not give.
-                Err(Unmade::Disk(_)) => looks().err(),
+            match looks(counter) {
+                // The next start has looked at the segment that the disk does not give; this one may have written something.
+                Err(Unmade::Disk(_)) => looks(counter + 1).err(),
                 looked => looked.err(),
             }
         });

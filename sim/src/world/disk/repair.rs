@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// Its session is not owed the message any more.
+    /// Its session or group is not owed the message any more.
     fn forget_lost(&mut self, id: PartitionId, lost: &LostReference) -> Result<(), String> {
         let node = self.disk.as_deref().expect("worlds with a disk only");
         let (index, byte) = (lost.index, lost.byte);
@@ -135,15 +135,20 @@ impl World {
         let record = courser_contract::RecordRef::parse(&entry, lost.byte as usize);
         let record = record.ok_or("I5: what is lost was no message")?;
         let message = self.oracle.name(record.view().payload);
-        let LostStream::Session(client_id) = &lost.stream else {
-            return Err(format!(
-                "M44: {} needs what only sessions needed when it rotted",
-                lost.stream
-            ));
-        };
-        let client = self.clients.iter().position(|it| *it.id() == **client_id);
-        let client = client.ok_or("I5: nobody has the session that has lost something")?;
-        self.oracle.accept_loss(client, message);
+        match &lost.stream {
+            LostStream::Session(client_id) => {
+                let client = self.clients.iter().position(|it| *it.id() == **client_id);
+                let client = client.ok_or("I5: nobody has the session that has lost something")?;
+                self.oracle.accept_loss(client, message);
+            }
+            LostStream::Group { .. } => self.oracle.accept_loss_of_group(message),
+            LostStream::Retained(_) | LostStream::Forwards(_) => {
+                return Err(format!(
+                    "M44: {} needs what only sessions and groups needed when it rotted",
+                    lost.stream
+                ));
+            }
+        }
         Ok(())
     }
 

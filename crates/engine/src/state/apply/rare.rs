@@ -7,7 +7,7 @@ use courser_contract::{PartitionId, Seq, SessionUid};
 use super::Applying;
 use crate::{
     entry::{Rare, ScanState, Target},
-    group::{Group, Member},
+    group::{Fact as GroupFact, Group, Member},
     outbox::{Forward, Refusable},
     session::{OwnerName, Share, Subscribed},
     state::{
@@ -159,7 +159,15 @@ impl State {
                 all,
             } => self.take_inheritance(*group, *next, (*stored, *all)),
             Rare::GroupClosed { group } => self.close_group(*group),
-            Rare::GroupFact { group, fact } => self.change_group(*group, |it| it.apply(fact)),
+            Rare::GroupFact { group, fact } => {
+                self.change_group(*group, |it| it.apply(fact));
+                if let GroupFact::Received { seq } = fact
+                    && let Some(group) = self.groups.get(*group)
+                {
+                    let reference = group.stream.get(seq.0);
+                    self.records.note_unneeded(reference.map(|it| it.slot));
+                }
+            }
             Rare::LeaveBegun {
                 request,
                 share,

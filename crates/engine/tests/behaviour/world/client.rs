@@ -139,6 +139,8 @@ pub(crate) struct Client {
     pub(crate) page_untaken: bool,
     /// Groups that have said what they owe.
     pub(crate) owed: Vec<GroupRef>,
+    /// What groups could not send again, with packet ids.
+    pub(crate) withheld: Vec<(Seq, u16)>,
     /// What groups that it has left do not want packet ids for any more.
     pub(crate) void: Vec<(GroupRef, Option<Seq>)>,
     /// Partitions named as open when the front lets go.
@@ -172,6 +174,7 @@ impl Client {
             silent: false,
             page_untaken: false,
             owed: Vec::new(),
+            withheld: Vec::new(),
             void: Vec::new(),
             open: Vec::new(),
             attach: None,
@@ -280,6 +283,10 @@ impl Client {
             }
             ToFront::Owed { group, .. } => {
                 self.owed.push(group);
+                Vec::new()
+            }
+            ToFront::Withheld { seq, packet_id, .. } => {
+                self.withheld.push((seq, packet_id));
                 Vec::new()
             }
             ToFront::Void { group, seq } => {

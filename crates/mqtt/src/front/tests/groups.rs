@@ -2,10 +2,10 @@
 
 use std::num::NonZeroU16;
 
-use courser_contract::{Attached, DeliverFlags, DeliverTo, GroupRef, QoS, Seq, ToFront};
+use courser_contract::{Attached, DeliverFlags, DeliverTo, GroupRef, QoS, Seq, Source, ToFront};
 
-use super::support::{Client, DURABLE, GROUP, Hello, V5, attached, to_group, view};
-use crate::codec::Property;
+use super::support::{Client, DURABLE, GROUP, Hello, V5, attached, packet_id, to_group, view};
+use crate::codec::{Packet, Property, Pubrec};
 
 const NAME: u64 = 5;
 
@@ -87,6 +87,133 @@ fn ids_of_groups_are_used_once_all_groups_have_said_what_they_owe_m31() {
         "{heard:?}"
     );
     assert_eq!(client.effects(), ["4: group 77 named 8 32770"]);
+}
+
+fn withheld(seq: u64, packet_id: u16) -> ToFront {
+    ToFront::Withheld {
+        group: GROUP,
+        seq: Seq(seq),
+        packet_id,
+    }
+}
+
+fn released(seq: u64, packet_id: u16) -> ToFront {
+    ToFront::Release {
+        source: Source::Group(GROUP),
+        seq: Seq(seq),
+        packet_id: Some(packet_id),
+    }
+}
+
+/// The client holds the packet id from an earlier connection: what came with it would be taken for a repeat.
+#[test]
+fn an_id_whose_message_is_lost_is_not_free_until_it_is_released_m31() {
+    for is_early in [false, true] {
+        let mut client = connecting(1);
+        if is_early {
+            client.told(withheld(3, 32_768));
+            client.told(attached_to_group());
+            client.hears();
+            client.effects();
+        } else {
+            client.told(attached_to_group());
+            client.hears();
+            client.effects();
+            client.told(withheld(3, 32_768));
+        }
+        client.told(owed(NAME));
+        client.told(name(8));
+        assert!(client.hears().is_empty());
+        assert_eq!(
+            client.effects(),
+            ["4: group 77 named 8 32769"],
+            "and the window is open"
+        );
+        client.told(released(3, 32_768));
+        assert_eq!(client.hears(), ["PUBREL 32768"]);
+        client.told(released(3, 32_768));
+        assert!(client.hears().is_empty());
+        client.pubcomps(32_768);
+        assert_eq!(client.effects(), ["4: group 77 outcome 3..=3 Done"]);
+    }
+}
+
+#[test]
+fn what_was_lost_and_is_there_again_leaves_under_its_id_m31() {
+    let mut client = resumed(10);
+    client.told(withheld(3, 32_768));
+    client.told(owed(NAME));
+    client.gets_stored(view("t", QoS::ExactlyOnce, b"m"), &given(3, 32_768, true));
+    let heard = client.hears();
+    assert!(
+        heard.len() == 1 && heard[0].contains("id=32768") && heard[0].contains("dup"),
+        "{heard:?}"
+    );
+}
+
+/// A new leader says what its own disk has lost, whatever this connection has come to.
+#[test]
+fn what_a_new_leader_cannot_send_goes_on_where_it_was_m27() {
+    let mut client = resumed(1);
+    client.gets_stored(view("t", QoS::ExactlyOnce, b"m"), &given(3, 32_768, true));
+    client.told(owed(NAME));
+    client.hears();
+    client.told(withheld(3, 32_768));
+    assert!(client.effects().is_empty(), "the client has been sent it");
+    client.says(&Packet::Pubrec(Pubrec::new(packet_id(32_768))));
+    client.effects();
+    client.told(withheld(3, 32_768));
+    assert_eq!(client.effects(), ["4: group 77 outcome 3..=3 Received"]);
+    client.told(released(3, 32_768));
+    assert_eq!(client.hears(), ["PUBREL 32768"]);
+    client.pubcomps(32_768);
+    client.effects();
+    client.told(withheld(3, 32_768));
+    assert_eq!(client.effects(), ["4: group 77 outcome 3..=3 Done"]);
+}
+
+/// An earlier leader has committed the packet id and not sent the message; this one has lost it, and releases it when that is accepted.
+#[test]
+fn what_was_named_and_never_came_is_released_m31() {
+    for is_withheld in [false, true] {
+        let mut client = resumed(1);
+        client.told(owed(NAME));
+        client.told(name(3));
+        assert_eq!(client.effects(), ["4: group 77 named 3 32768"]);
+        if is_withheld {
+            client.told(withheld(3, 32_768));
+        }
+        client.told(released(3, 32_768));
+        assert_eq!(client.hears(), ["PUBREL 32768"]);
+        client.told(name(4));
+        client.pubcomps(32_768);
+        assert_eq!(
+            client.effects(),
+            [
+                "4: group 77 named 4 32769",
+                "4: group 77 outcome 3..=3 Done"
+            ],
+            "its place is free, its id is not"
+        );
+    }
+}
+
+#[test]
+fn what_was_named_and_is_released_with_an_id_of_another_is_over_m31() {
+    let mut client = resumed(10);
+    client.told(owed(NAME));
+    client.told(name(3));
+    client.told(owed(NAME));
+    client.told(name(4));
+    client.told(name(3));
+    let effects = client.effects();
+    assert_eq!(
+        effects[1..],
+        ["4: group 77 named 4 32768", "4: group 77 named 3 32769"]
+    );
+    client.told(released(3, 32_768));
+    assert!(client.hears().is_empty());
+    assert_eq!(client.effects(), ["4: group 77 outcome 3..=3 Done"]);
 }
 
 #[test]

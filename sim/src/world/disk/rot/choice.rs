@@ -1,5 +1,5 @@
-//! What may rot: a batch in a segment that is below all checkpoints, of which sessions alone need something that is not in memory. What becomes of groups, retained
-//! messages and forwards that are lost is tried on copies (`damage`).
+//! What may rot: a batch in a segment that is below all checkpoints, of which sessions and groups alone need something that is not in memory. What becomes of
+//! retained messages and forwards that are lost is tried on copies (`damage`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -98,8 +98,8 @@ impl Lost {
 
 /// What is needed of a log.
 struct Need {
-    /// By sessions alone.
-    by_sessions: bool,
+    /// By sessions and groups alone.
+    by_streams: bool,
     is_cold: bool,
 }
 
@@ -182,12 +182,12 @@ fn add_needs(needs: &mut Needs, id: PartitionId, partition: &Partition) {
     let all = ReferenceSearch::default();
     let (references, _) = partition.search_references(all, usize::MAX, |_, _| true);
     for it in references {
-        let by_session = matches!(it.stream, LostStream::Session(_));
+        let by_stream = matches!(it.stream, LostStream::Session(_) | LostStream::Group { .. });
         let need = needs.entry((id, it.index, it.byte)).or_insert(Need {
-            by_sessions: true,
+            by_streams: true,
             is_cold: !hot.contains(&(it.index, it.byte)),
         });
-        need.by_sessions &= by_session;
+        need.by_streams &= by_stream;
     }
 }
 
@@ -248,10 +248,10 @@ impl DiskNode {
 }
 
 impl Choice {
-    /// Whether something of it is only there, and sessions alone need it.
+    /// Whether something of it is only there, and sessions and groups alone need it.
     fn is_one(&mut self, needs: &Needs) -> bool {
         let all = || self.lost.spans.iter().flat_map(|span| span.needs(needs));
-        let is_one = all().any(|need| need.is_cold) && all().all(|need| need.by_sessions);
+        let is_one = all().any(|need| need.is_cold) && all().all(|need| need.by_streams);
         let spans = self.lost.spans.iter().copied();
         let needed = spans.filter(|span| span.needs(needs).any(|need| need.is_cold));
         self.needed = needed.collect();
