@@ -416,11 +416,11 @@ impl<F: DiskFile> Chain<F> {
         self.damage(bad.place, (first, last), kind);
         let Some(resume) = resume else {
             self.has_seen_all(bad.behind())?;
-            self.skip_to(last, &bad);
+            self.skip_to(last, &bad, None);
             return Ok(Way::End(None));
         };
         self.picture.places.break_stretches();
-        self.skip_to(last, &bad);
+        self.skip_to(last, &bad, Some(&resume));
         Ok(Way::On(resume.place))
     }
 
@@ -475,8 +475,9 @@ impl<F: DiskFile> Chain<F> {
         Ok((salvaged, all.saturating_sub(salvaged)))
     }
 
-    /// Goes on as if the lost batches had been read.
-    fn skip_to(&mut self, number: BatchNumber, bad: &Bad) {
+    /// Goes on as if the lost batches had been read, up to the one before `resume`. What that says of them is kept also where it is cut itself: the
+    /// batch that takes its place says the same, and the next start finds no more in doubt.
+    fn skip_to(&mut self, number: BatchNumber, bad: &Bad, resume: Option<&Candidate>) {
         let header = bad.remains.as_ref().map(|(header, _)| header);
         let (start, word) = match (header, self.last) {
             (Some(header), _) => (header.start.get(), header.word.get()),
@@ -485,10 +486,15 @@ impl<F: DiskFile> Chain<F> {
             (None, None) => (0, 0),
         };
         let same = header.filter(|header| header.number.get() == number.0);
+        let same = same.map(|header| (header.crc.get(), header.partitions.get()));
+        let next = resume.filter(|next| !next.is_behind_lost());
+        let next = next.map(|next| &next.header);
+        let said = next.map(|next| (next.previous_crc.get(), next.previous_partitions.get()));
+        let known = same.or(said);
         self.last = Some(Link {
             number,
-            crc: same.map(|header| header.crc.get()),
-            partitions: same.map_or(u64::MAX, |header| header.partitions.get()),
+            crc: known.map(|(crc, _)| crc),
+            partitions: known.map_or(u64::MAX, |(_, partitions)| partitions),
             is_witness: false,
             start,
             word,

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::{
-    DamageKind, Log, LogConfig, Manifests, PartitionDamage, Push,
+    DamageKind, Log, LogConfig, Manifests, PartitionDamage, Push, Recovered,
     testing::{Call, MemDisk, Survival},
 };
 
@@ -150,6 +150,28 @@ fn m44_a_lost_header_concerns_the_partitions_that_the_next_batch_names() {
         lost: None,
     };
     assert_eq!(recovered.report.damages[0].kind, kind);
+}
+
+/// Found by the simulator: the batch that names them is cut itself, and the one that took its place said that the lost one had something of everybody.
+#[test]
+fn m44_a_lost_header_concerns_the_same_partitions_once_the_next_batch_is_cut() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1, 2, 3]);
+    let bad = recorded.write_synced(&[2]);
+    let next = recorded.write_synced(&[1]);
+    recorded.rot(bad, 20);
+    recorded.rot(next, HEADER + FRAME + 1);
+    let lost = PartitionDamage::InDoubt { after: LogIndex(1) };
+    let damages = |recovered: &Recovered| [1, 2, 3].map(|id| damage(recovered, id));
+    let disk = recorded.disk.kill();
+    let (log, recovered) = open(&disk, 2, &Manifests::new()).expect("it opens");
+    assert!(recovered.report.cut.is_some());
+    assert_eq!(damages(&recovered), [None, Some(lost), None]);
+    let mut recorded = Recorded::on_log(disk, log, &recovered);
+    recorded.write_synced(&[1]);
+    let recovered = recorded.restart(3);
+    assert_eq!(recovered.report.cut, None);
+    assert_eq!(damages(&recovered), [None, Some(lost), None]);
 }
 
 #[test]
