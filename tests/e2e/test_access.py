@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -240,16 +241,32 @@ def as_mosquitto_writes_it(password, rounds=101):
     return f"$7${rounds}${base64.b64encode(salt).decode()}${base64.b64encode(key).decode()}"
 
 
+def made_by_mosquitto_passwd(folder, password):
+    """What the program itself writes behind the name: of the version that is installed, whatever its rounds and its salt."""
+    if not shutil.which("mosquitto_passwd"):
+        pytest.skip("mosquitto_passwd is not installed")
+    file = folder / "made"
+    subprocess.run(["mosquitto_passwd", "-c", "-b", str(file), "anna", password], check=True, capture_output=True, timeout=60)
+    name, written = file.read_text().strip().split(":", 1)
+    assert name == "anna" and written.startswith("$7$"), written
+    return written
+
+
 # Of the tests of the reference implementation of argon2 (src/test.c): two passes over 64 MiB.
 ARGON2ID = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
-IMPORTED = {"mosquitto_passwd": ("geheim", as_mosquitto_writes_it("geheim")), "argon2id": ("password", ARGON2ID)}
+IMPORTED = {
+    "mosquitto_passwd": ("geheim", lambda folder: made_by_mosquitto_passwd(folder, "geheim")),
+    "mosquitto_passwd, by hand": ("geheim", lambda _: as_mosquitto_writes_it("geheim")),
+    "argon2id": ("password", lambda _: ARGON2ID),
+}
 
 
 @pytest.mark.parametrize("version", [paho.MQTTv311, paho.MQTTv5])
 @pytest.mark.parametrize("made_by", IMPORTED)
 def test_imported_accounts_log_in_with_their_passwords(tmp_path, made_by, version):
-    """A file of users as `mosquitto_passwd` writes it, and one with a hash of argon2id, which is not of our making."""
-    password, written = IMPORTED[made_by]
+    """A file of users that `mosquitto_passwd` has written, one as it writes them, and one with a hash of argon2id: not of our making."""
+    password, write = IMPORTED[made_by]
+    written = write(tmp_path)
     init(tmp_path)
     (tmp_path / "passwords").write_text(f"anna:{written}\n")
     server, port, _ = start(tmp_path)

@@ -136,6 +136,30 @@ def test_cve_2021_34432_empty_topic(raw):
         attack(raw, packet).expect_closed(0x81, 0x82, 0x90)
 
 
+# How /proc/net/tcp names the timer that asks a peer whether it is there, and when it does so at the latest, in hundredths of a second.
+KEEP_ALIVE_TIMER, PEER_SILENCE = "02", 300 * 100
+
+
+def timer(client):
+    """The kernel's timer of the broker's side of a connection: which one, and when it goes off."""
+    here, there = (f":{address[1]:04X}" for address in (client.sock.getsockname(), client.sock.getpeername()))
+    for line in open("/proc/net/tcp").read().splitlines()[1:]:
+        fields = line.split()
+        if fields[1].endswith(there) and fields[2].endswith(here):
+            which, when = fields[5].split(":")
+            return which, int(when, 16)
+    raise AssertionError("the broker has no such connection")
+
+
+@pytest.mark.courser
+def test_cve_2020_13849_the_kernel_asks_who_never_speaks(raw):
+    """Without a keep-alive nothing of MQTT ends a connection whose peer has vanished: the kernel asks it, from five minutes of silence on."""
+    held = raw.connect("held", keep_alive=0)
+    # Until CONNACK is acknowledged it is another timer's turn.
+    until(lambda: timer(held)[0] == KEEP_ALIVE_TIMER, "it asks")
+    assert timer(held)[1] <= PEER_SILENCE
+
+
 @pytest.mark.v5
 def test_mosquitto_2_0_12_many_user_properties(raw):
     """CONNECT with tens of thousands of user properties, on twenty connections at once."""

@@ -53,6 +53,8 @@ def test_a_public_address_serves_who_has_an_account(tmp_path, inside):
                 if line == "ready\n":
                     break
             assert any("0.0.0.0:1883" in line for line in said), said
+            clear = [line for line in said if "can be reached from other machines without TLS" in line]
+            assert len(clear) == 1 and "reads passwords" in clear[0] and "mqtts" in clear[0], said
             anonymous = run(tmp_path, *publish)
             assert anonymous.returncode == NOT_ALLOWED, anonymous.stdout + anonymous.stderr
             wrong = run(tmp_path, *publish, "-u", "admin", "-P", "not the password")

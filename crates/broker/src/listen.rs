@@ -9,9 +9,10 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use courser_settings::{Listener, Settings};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::peer::{Entrance, ListenerId};
 
@@ -22,6 +23,14 @@ const CHANGE_MQTT: &str = "with --mqtt ADDRESS:PORT";
 
 /// Connections that may wait to be accepted by one shard.
 const BACKLOG: i32 = 4096;
+
+/// How long a peer is silent before its kernel is asked whether it is there. It costs a packet and wakes the radio of a device that sleeps
+/// between its own packets, so no more often than Redis asks (`tcp-keepalive`, 300 s); Linux by itself would take two hours (RFC 9293, 3.8.4).
+const PEER_SILENCE: Duration = Duration::from_mins(5);
+/// How long each answer may take.
+const PEER_ANSWER: Duration = Duration::from_secs(30);
+/// Times that it is asked: a peer that has vanished is gone 7 minutes after its last packet.
+const PEER_ASKED: u32 = 4;
 
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -302,12 +311,31 @@ fn listener(address: SocketAddr, reuse: Reuse) -> io::Result<TcpListener> {
     if reuse == Reuse::Shards {
         socket.set_reuse_port(true)?;
     }
-    // Accepted sockets inherit it, which saves a system call each.
+    // Accepted sockets inherit these, which saves system calls of each.
     socket.set_tcp_nodelay(true)?;
+    watch_peers(SockRef::from(&socket))?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
+}
+
+/// Has the kernel end connections whose peers have vanished: a keep-alive of MQTT may be none at all, or 18 hours, and nothing else would
+/// find out where nothing is sent. Sockets that it accepts inherit it. Who opened the socket and has said how to ask is left with that.
+///
+/// Without TCP_USER_TIMEOUT: it would also end who is there and does not read, and what is sent and never acknowledged ends by itself.
+///
+/// # Errors
+/// When it is no socket of TCP.
+pub(crate) fn watch_peers(socket: SockRef<'_>) -> io::Result<()> {
+    if socket.keepalive()? {
+        return Ok(());
+    }
+    let asking = TcpKeepalive::new()
+        .with_time(PEER_SILENCE)
+        .with_interval(PEER_ANSWER)
+        .with_retries(PEER_ASKED);
+    socket.set_tcp_keepalive(&asking)
 }
 
 #[cfg(test)]
@@ -345,5 +373,49 @@ mod tests {
             .expect("a listener can block");
         let (accepted, _) = listener.accept().expect("somebody has connected");
         assert!(accepted.nodelay().expect("it is a TCP socket"));
+    }
+
+    /// Whether, after what silence, how often and how many times a socket asks its peer.
+    fn asks(socket: &TcpStream) -> (bool, Duration, Duration, u32) {
+        let socket = SockRef::from(socket);
+        (
+            socket.keepalive().expect("a socket"),
+            socket.tcp_keepalive_time().expect("a TCP socket"),
+            socket.tcp_keepalive_interval().expect("a TCP socket"),
+            socket.tcp_keepalive_retries().expect("a TCP socket"),
+        )
+    }
+
+    fn accepted(listener: &TcpListener) -> TcpStream {
+        let address = listener.local_addr().expect("it is bound");
+        let _client = TcpStream::connect(address).expect("it listens");
+        listener
+            .set_nonblocking(false)
+            .expect("a listener can block");
+        listener.accept().expect("somebody has connected").0
+    }
+
+    #[test]
+    fn cve_2020_13849_accepted_sockets_ask_a_silent_peer_whether_it_is_there() {
+        let expected = (true, Duration::from_secs(300), Duration::from_secs(30), 4);
+        let of_shards =
+            listen(&[Plain::mqtt(&[loopback()], anyone())], 1).expect("a free port can be bound");
+        let of_shards = &of_shards.by_shard[0][0].socket;
+        assert_eq!(asks(&accepted(of_shards)), expected);
+        let of_doors = unshared(&[loopback()], "").expect("a free port can be bound");
+        assert_eq!(asks(&accepted(&of_doors[0])), expected);
+    }
+
+    #[test]
+    fn a_socket_that_somebody_else_opened_asks_as_that_one_has_said() {
+        let given = TcpListener::bind(loopback()).expect("a free port can be bound");
+        watch_peers(SockRef::from(&given)).expect("a TCP socket");
+        assert_eq!(asks(&accepted(&given)).1, PEER_SILENCE, "it said nothing");
+        let given = TcpListener::bind(loopback()).expect("a free port can be bound");
+        let own = TcpKeepalive::new().with_time(Duration::from_secs(77));
+        let socket = SockRef::from(&given);
+        socket.set_tcp_keepalive(&own).expect("a TCP socket");
+        watch_peers(SockRef::from(&given)).expect("a TCP socket");
+        assert_eq!(asks(&accepted(&given)).1, Duration::from_secs(77));
     }
 }

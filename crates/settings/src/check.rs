@@ -4,6 +4,7 @@
 
 mod addresses;
 mod doors;
+mod doubts;
 mod memory;
 #[cfg(test)]
 mod tests;
@@ -115,34 +116,11 @@ pub(crate) fn contradictions(resolved: &Resolved) -> Vec<SettingError> {
     found.into_iter().map(|fault| view.error(fault)).collect()
 }
 
-/// What is allowed and hardly meant: packets that no session's queue takes, so that their publishers are told that all is well and nobody gets them.
+/// What is allowed and hardly meant.
 pub(crate) fn doubts(resolved: &Resolved) -> Vec<SettingError> {
-    const QUEUE: &str = "session.queue_bytes_max";
     let view = View::new(resolved);
-    let settings = view.settings();
-    let most = settings.session.queue_bytes_max;
-    let of_all = (
-        "mqtt.packet_bytes_max".to_owned(),
-        Some(settings.mqtt.packet_bytes_max),
-    );
-    let of_doors = settings
-        .doors
-        .iter()
-        .map(|door| (field(door, "packet_bytes_max"), door.packet_bytes_max));
-    let too_large = std::iter::once(of_all)
-        .chain(of_doors)
-        .filter(|(_, packet)| packet.is_some_and(|packet| packet > most));
-    too_large
-        .map(|(key, _)| {
-            let [packet, queue] = [key.as_str(), QUEUE].map(|key| view.given(key));
-            view.error(Fault {
-                keys: vec![key, QUEUE.to_owned()],
-                message: format!(
-                    "{packet} is more than {queue}: a larger message of QoS 1 or 2 is acknowledged, and no subscriber gets it"
-                ),
-            })
-        })
-        .collect()
+    let found = doubts::all(&view).into_iter();
+    found.map(|doubt| view.error(doubt)).collect()
 }
 
 /// The key of a setting of MQTT at a listener: the listener's own where it has that one.

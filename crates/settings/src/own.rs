@@ -174,6 +174,42 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_listener_without_an_address_is_on_this_machine_at_the_port_of_its_protocol() {
+        let placed = |protocol: &str, more: &str| {
+            let tls = match protocol {
+                "mqtts" | "wss" => r#", certificate = "/c", key = "/k""#,
+                _ => "",
+            };
+            let listener =
+                format!(r#"listener=[{{ name = "x", protocol = "{protocol}"{tls}{more} }}]"#);
+            let settings = Sources::new().set(&listener).check();
+            settings.map(|it| it.doors[0].address.clone())
+        };
+        for (protocol, port) in [("mqtts", 8883), ("ws", 8083), ("wss", 8084)] {
+            let both = ["127.0.0.1", "[::1]"].map(|host| format!("{host}:{port}"));
+            let both = both.map(|text| text.parse().expect("an address"));
+            assert_eq!(
+                placed(protocol, "").expect("it has a port"),
+                both,
+                "{protocol}"
+            );
+            for place in [r#", unix = "/x""#, r#", activation = "x""#] {
+                let elsewhere = placed(protocol, place).expect("it has a place");
+                assert!(elsewhere.is_empty(), "{protocol}{place}");
+            }
+            let own = placed(protocol, r#", address = "127.0.0.1:9""#).expect("it has a place");
+            assert_eq!(own, ["127.0.0.1:9".parse().expect("an address")]);
+        }
+        let error = placed("mqtt", "").expect_err("its usual port is that of mqtt.listen");
+        assert!(
+            error
+                .to_string()
+                .contains("needs one of address, unix and activation"),
+            "{error}"
+        );
+    }
+
     fn set_to(most: u32) -> AddressLimit {
         AddressLimit {
             most: NonZeroU32::new(most).expect("a limit"),

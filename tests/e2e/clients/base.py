@@ -77,6 +77,7 @@ class Options:
     properties: dict = field(default_factory=dict)
     manual_acks: bool = False
     door: Door = field(default_factory=Door)
+    scram: tuple[str, str] | None = None  # SCRAM-SHA-256 in 5.0 with this user and password: the HiveMQ client alone
 
 
 @dataclass

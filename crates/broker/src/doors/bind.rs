@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use courser_settings::{Listener, is_public};
 use listenfd::ListenFd;
+use socket2::SockRef;
 
 use crate::listen::{self, ListenError};
 
@@ -121,7 +122,9 @@ pub(crate) fn bind(
     }
     for socket in &all {
         match socket {
-            Listening::Tcp(socket) => socket.set_nonblocking(true),
+            Listening::Tcp(socket) => socket
+                .set_nonblocking(true)
+                .and_then(|()| listen::watch_peers(SockRef::from(socket))),
             Listening::Unix(socket) => socket.set_nonblocking(true),
         }
         .map_err(named)?;

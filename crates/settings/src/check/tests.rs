@@ -285,13 +285,14 @@ fn i14_what_contradicts_shows_nothing_that_was_drawn() {
     );
 }
 
+fn doubts(text: &str) -> Vec<String> {
+    let resolved = Sources::new().file("f", text).resolve();
+    let doubts = resolved.expect("it is allowed").doubts;
+    doubts.iter().map(ToString::to_string).collect()
+}
+
 #[test]
 fn packets_that_no_session_takes_are_doubted() {
-    let doubts = |text: &str| {
-        let resolved = Sources::new().file("f", text).resolve();
-        let doubts = resolved.expect("it is allowed").doubts;
-        doubts.iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
     const WHY: &str = r#"session.queue_bytes_max = "16MiB": a larger message of QoS 1 or 2 is acknowledged, and no subscriber gets it"#;
     assert!(doubts("").is_empty());
     assert!(doubts("mqtt.packet_bytes_max = \"16MiB\"").is_empty());
@@ -310,4 +311,62 @@ fn packets_that_no_session_takes_are_doubted() {
     let small = doubts("session.queue_bytes_max = \"512KiB\"");
     assert_eq!(small.len(), 1, "{small:?}");
     assert!(small[0].starts_with("f:1:27: mqtt.packet_bytes_max = \"1MiB\" is more than"));
+}
+
+#[test]
+fn what_other_machines_could_read_on_the_way_is_doubted() {
+    let listen = |login: &str, address: &str| {
+        doubts(&format!(
+            "mqtt.authentication = \"{login}\"\nmqtt.listen = [\"127.0.0.1:1\", \"{address}\"]"
+        ))
+    };
+    let said = listen("accounts", "0.0.0.0:1883");
+    assert_eq!(
+        said,
+        [
+            "f:2:15: mqtt.listen: 0.0.0.0:1883 can be reached from other machines without TLS, where whoever is on the way reads \
+          passwords: let clients in by a [[listener]] with protocol = \"mqtts\", and keep this on loopback addresses"
+        ]
+    );
+    assert!(listen("accounts", "[::1]:1883").is_empty());
+    assert!(listen("none", "0.0.0.0:1883").is_empty(), "nothing to read");
+    let http = doubts("http.listen = [\"127.0.0.1:1\", \"[::]:18080\"]");
+    assert_eq!(
+        http,
+        [
+            "f:1:15: http.listen: [::]:18080 can be reached from other machines without TLS, where whoever is on the way reads \
+          the token and the passwords of operators: give it a loopback address and a reverse proxy with TLS before it"
+        ]
+    );
+}
+
+#[test]
+fn a_listener_that_other_machines_could_read_is_doubted() {
+    let said = |protocol: &str, address: &str, more: &str| {
+        doubts(&format!(
+            "tokens = {{ audience = [\"us\"], secret_file = \"/s\" }}\n[[listener]]\nname = \"x\"\nprotocol = \"{protocol}\"\n\
+             address = \"{address}\"\n{more}"
+        ))
+    };
+    let accounts = "authentication = \"accounts\"";
+    let tls = "certificate = \"/c\"\nkey = \"/k\"\nauthentication = \"accounts\"";
+    let proxies = "proxies = [\"10.0.0.1\"]\nauthentication = \"accounts\"";
+    for (protocol, secure) in [("mqtt", "mqtts"), ("ws", "wss")] {
+        for (login, what) in [("accounts", "passwords"), ("tokens", "tokens")] {
+            let login = format!("authentication = \"{login}\"");
+            let expected = format!(
+                "f:5:11: listener[\"x\"].address: 0.0.0.0:7 can be reached from other machines without TLS, where whoever is on \
+                 the way reads {what}: give it protocol = \"{secure}\", certificate and key, or a loopback address and a proxy \
+                 with TLS before it"
+            );
+            assert_eq!(said(protocol, "0.0.0.0:7", &login), [expected]);
+        }
+        assert!(said(protocol, "127.0.0.1:7", accounts).is_empty());
+        assert!(said(protocol, "0.0.0.0:7", "").is_empty(), "nobody logs in");
+        assert!(
+            said(protocol, "0.0.0.0:7", proxies).is_empty(),
+            "TLS ends there"
+        );
+        assert!(said(secure, "0.0.0.0:7", tls).is_empty());
+    }
 }

@@ -58,6 +58,11 @@ public final class Driver {
 
         CompletableFuture<JsonObject> disconnect(JsonObject request);
 
+        /** Proves again who the client is. */
+        default CompletableFuture<JsonObject> reauth() {
+            throw new Unsupported("authentication again in 3.1.1");
+        }
+
         void ack(int handle);
 
         MqttClientConfig config();
@@ -160,6 +165,7 @@ public final class Driver {
             case "subscribe" -> session.subscribe(request);
             case "unsubscribe" -> session.unsubscribe(request);
             case "disconnect" -> session.disconnect(request);
+            case "reauth" -> session.reauth();
             case "drop" -> drop(session);
             case "ack" -> {
                 session.ack(request.get("handle").getAsInt());

@@ -46,6 +46,7 @@ final class Session5 implements Driver.Session {
     private final AtomicInteger handles = new AtomicInteger();
     private Mqtt5AsyncClient client;
     private boolean manual;
+    private Scram scram;
 
     Session5(String name) {
         this.name = name;
@@ -87,10 +88,15 @@ final class Session5 implements Driver.Session {
         return made.build();
     }
 
-    private static Mqtt5Connect connectMessage(JsonObject options, JsonObject properties) {
+    private Mqtt5Connect connectMessage(JsonObject options, JsonObject properties) {
         var made = Mqtt5Connect.builder().cleanStart(options.get("clean_start").getAsBoolean())
             .keepAlive(options.get("keep_alive").getAsInt()).userProperties(userProperties(properties));
         if (properties.has("session_expiry")) made.sessionExpiryInterval(properties.get("session_expiry").getAsLong());
+        if (!options.get("scram").isJsonNull()) {
+            JsonArray given = options.getAsJsonArray("scram");
+            scram = new Scram(given.get(0).getAsString(), given.get(1).getAsString());
+            made.enhancedAuth(scram);
+        }
         var limits = made.restrictions();
         if (properties.has("receive_maximum")) limits.receiveMaximum(properties.get("receive_maximum").getAsInt());
         if (properties.has("maximum_packet_size")) limits.maximumPacketSize(properties.get("maximum_packet_size").getAsInt());
@@ -280,6 +286,15 @@ final class Session5 implements Driver.Session {
             JsonArray codes = new JsonArray();
             found.getReasonCodes().forEach(code -> codes.add(code.getCode()));
             return Driver.codes(codes);
+        });
+    }
+
+    @Override
+    public CompletableFuture<JsonObject> reauth() {
+        return client.reauth().thenApply(done -> {
+            JsonObject found = new JsonObject();
+            found.addProperty("proven", scram.proven);
+            return found;
         });
     }
 

@@ -1,0 +1,109 @@
+//! What is allowed and hardly meant.
+
+use super::{Fault, View, field};
+use crate::own::is_public;
+use crate::value::Login;
+use std::net::SocketAddr;
+
+/// All of it.
+pub(super) fn all(view: &View<'_>) -> Vec<Fault> {
+    let mut found = too_large(view);
+    found.extend(in_the_clear(view));
+    found
+}
+
+/// Packets that no session's queue takes, so that their publishers are told that all is well and nobody gets them.
+fn too_large(view: &View<'_>) -> Vec<Fault> {
+    const QUEUE: &str = "session.queue_bytes_max";
+    let settings = view.settings();
+    let most = settings.session.queue_bytes_max;
+    let of_all = (
+        "mqtt.packet_bytes_max".to_owned(),
+        Some(settings.mqtt.packet_bytes_max),
+    );
+    let of_doors = settings
+        .doors
+        .iter()
+        .map(|door| (field(door, "packet_bytes_max"), door.packet_bytes_max));
+    let too_large = std::iter::once(of_all)
+        .chain(of_doors)
+        .filter(|(_, packet)| packet.is_some_and(|packet| packet > most));
+    too_large
+        .map(|(key, _)| {
+            let [packet, queue] = [key.as_str(), QUEUE].map(|key| view.given(key));
+            Fault {
+                keys: vec![key, QUEUE.to_owned()],
+                message: format!(
+                    "{packet} is more than {queue}: a larger message of QoS 1 or 2 is acknowledged, and no subscriber gets it"
+                ),
+            }
+        })
+        .collect()
+}
+
+/// Addresses that other machines reach, where clients or operators show what they log in with and nothing encrypts it. Behind proxies TLS
+/// may end at these. The address of a socket that systemd has opened is not among the settings.
+fn in_the_clear(view: &View<'_>) -> Vec<Fault> {
+    let settings = view.settings();
+    let mut found = Vec::new();
+    if let Some(what) = shown(settings.mqtt.authentication) {
+        let todo = "let clients in by a [[listener]] with protocol = \"mqtts\", and keep this on loopback addresses";
+        found.extend(clear(
+            view,
+            "mqtt.listen",
+            &settings.mqtt.listen,
+            what,
+            todo,
+        ));
+    }
+    for door in &settings.doors {
+        let is_plain = !door.protocol.is_secure() && door.proxies.is_empty();
+        let Some(what) = shown(settings.login_at(door)).filter(|_| is_plain) else {
+            continue;
+        };
+        let secure = match door.protocol.is_web() {
+            true => "wss",
+            false => "mqtts",
+        };
+        let todo = format!(
+            "give it protocol = \"{secure}\", certificate and key, or a loopback address and a proxy with TLS before it"
+        );
+        let key = field(door, "address");
+        found.extend(clear(view, &key, &door.address, what, &todo));
+    }
+    let todo = "give it a loopback address and a reverse proxy with TLS before it";
+    let what = "the token and the passwords of operators";
+    found.extend(clear(
+        view,
+        "http.listen",
+        &settings.http.listen,
+        what,
+        todo,
+    ));
+    found
+}
+
+/// What clients show that prove who they are in this way.
+const fn shown(login: Login) -> Option<&'static str> {
+    match login {
+        Login::None => None,
+        Login::Accounts => Some("passwords"),
+        Login::Tokens => Some("tokens"),
+    }
+}
+
+/// The doubt about the first of the addresses that other machines reach.
+fn clear(
+    view: &View<'_>,
+    key: &str,
+    addresses: &[SocketAddr],
+    what: &str,
+    todo: &str,
+) -> Option<Fault> {
+    let address = addresses.iter().find(|address| is_public(address))?;
+    let address = view.part(key, address);
+    let doubt = format!(
+        "{address} can be reached from other machines without TLS, where whoever is on the way reads {what}: {todo}"
+    );
+    Some(Fault::of(key, &doubt))
+}
