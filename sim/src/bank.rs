@@ -49,7 +49,7 @@ impl fmt::Display for NotFound {
         let Self { bug, rules, others } = self;
         write!(f, "{bug} is not found by {rules:?}")?;
         for other in others {
-            write!(f, "\n  instead: {other}")?;
+            write!(f, "; instead: {other}")?;
         }
         Ok(())
     }
@@ -67,6 +67,16 @@ impl Planted {
             worlds,
             rules,
         }
+    }
+
+    /// The bugs from one on up to another, both with it, in the order in which they are listed: a long search can be run in
+    /// parts, and go on where it was ended.
+    #[must_use]
+    pub fn between(first: Option<Bug>, last: Option<Bug>) -> &'static [Bug] {
+        let place = |bug| Bug::ALL.iter().position(|it| *it == bug);
+        let from = first.and_then(place).unwrap_or(0);
+        let to = last.and_then(place).unwrap_or(Bug::ALL.len() - 1);
+        Bug::ALL.get(from..=to).unwrap_or_default()
     }
 
     /// The world of a seed in which it may show, without the bug.

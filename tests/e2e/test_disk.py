@@ -1,10 +1,12 @@
 """What the broker does when its disk fails, is slow or is full: real system calls that fail, a real small file system."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
+import urllib.error
 import urllib.request
 
 import pytest
@@ -13,7 +15,7 @@ from broker import Courser
 from raw import RawClient
 from scenario import Raw
 from small_disk import NoSmallDisk, SmallDisk
-from wire import CONNACK, PUBACK, PUBLISH, V3, V5
+from wire import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, V3, V5
 
 pytestmark = pytest.mark.courser
 
@@ -129,13 +131,29 @@ def test_m39_a_session_that_is_not_recovered_is_unavailable(tmp_path, version):
     client = raw.open()
     client.send(wire.connect(version, raw.client_id()))
     assert client.expect(CONNACK).reason == (0x88 if version == V5 else 3)
+    # Who asks meanwhile is told why, who looks at it once a second how far it is.
+    assert readiness(found) == (503, "recovering: the log is being read\n")
     deadline = time.monotonic() + 20
     while "\nready\n" not in found.output():
         assert time.monotonic() < deadline, found.tail()
         time.sleep(0.02)
+    assert readiness(found) == (200, "ready\n")
+    told = re.findall(r"^reading the log(?:, \d+ of \d+ segments)?, (\d+) s$", found.output(), re.MULTILINE)
+    seconds = [int(text) for text in told]
+    assert len(seconds) >= 2 and seconds == sorted(seconds), found.tail()
+    assert seconds[-1] >= 2, "the seconds of this start"
     raw.connect("c").ping()
     raw.release()
     assert found.stop() == 0
+
+
+def readiness(found: Courser) -> tuple[int, str]:
+    """What `/readyz` says."""
+    try:
+        with urllib.request.urlopen(f"{found.http}/readyz", timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refusal:
+        return refusal.code, refusal.read().decode()
 
 
 @pytest.fixture
@@ -182,6 +200,8 @@ def seconds_until_accepted(publisher: RawClient, topic: str) -> float:
 def test_d8_a_full_disk_refuses_and_recovers(small_disk):
     """A disk that fills up: publishes are refused with 0x97, the rest goes on, and room comes back when sessions are drained.
 
+    The rest, that is deliveries of what is not kept, new subscriptions, new kept sessions, and the end of a QoS 2 exchange that had begun.
+
     v5 [MQTT-3.4.2-1]
     """
     found = broker(small_disk / "broker", checkpoint_bytes="1MiB").start()
@@ -191,19 +211,44 @@ def test_d8_a_full_disk_refuses_and_recovers(small_disk):
     absent.close()
     live = raw.subscriber(raw.topic("live"), name="live")
     publisher = raw.connect("pub")
+    under_way, _ = raw.resume("under way")
+    under_way.send(wire.publish(V5, raw.topic(), b"exactly once", qos=2, packet_id=1))
+    assert under_way.expect(PUBREC, packet_id=1).reason == 0
     accepted = fill(publisher, raw.topic(), b"x" * 4000)
     assert accepted > 500
     # What is not kept goes on.
     publisher.send(wire.publish(V5, raw.topic("live"), b"still here"))
     live.expect(PUBLISH, payload=b"still here")
+    # So does what the reserve pays for: a subscription, a session, the end of an exchange.
+    assert live.subscribe(raw.topic("later"), qos=1).reasons == [1]
+    new, present = raw.resume("new")
+    assert not present
+    assert new.subscribe(raw.topic("later"), qos=1).reasons == [1]
+    under_way.send(wire.ack(PUBREL, 1))
+    assert under_way.expect(PUBCOMP, packet_id=1).reason == 0
+    publisher.send(wire.publish(V5, raw.topic("later"), b"subscribed"))
+    for subscriber in (live, new):
+        subscriber.expect(PUBLISH, payload=b"subscribed")
+    assert publish(publisher, raw.topic(), b"x" * 4000, 60_000) == 0x97, "it was full all the time"
     # So do sessions and acknowledgements; killing it changes nothing.
     found.stop(signal.SIGKILL)
     found.start()
     absent, present = raw.resume("absent")
     assert present
+    absent.answer(absent.expect(PUBLISH, payload=b"exactly once"))
     drain(absent, accepted)
-    seconds_until_accepted(raw.connect("pub"), raw.topic())
+    # What was acknowledged on the full disk is there: the hold is gone, the new session and what it is subscribed to are not.
+    under_way, present = raw.resume("under way")
+    assert present
+    under_way.send(wire.ack(PUBREL, 1))
+    assert under_way.expect(PUBCOMP, packet_id=1).reason == 0x92
+    new, present = raw.resume("new")
+    assert present
+    publisher = raw.connect("pub")
+    seconds_until_accepted(publisher, raw.topic())
     absent.answer(absent.expect(PUBLISH, payload=b"again"))
+    assert publish(publisher, raw.topic("later"), b"kept", 1) == 0
+    new.answer(new.expect(PUBLISH, payload=b"kept"))
     raw.release()
     assert found.stop() == 0
 

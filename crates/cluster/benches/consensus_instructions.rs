@@ -4,66 +4,15 @@
 //! `docs/performance.md` divides by messages.
 #![allow(missing_docs)] // the macros make undocumented items
 
+mod support;
+
 use bytes::Bytes;
-use courser_cluster::{
-    Consensus, ConsensusEffects, Group, GroupConfig, NodeId, PeerMessage, Polled, Restored, Role,
-    SnapshotDescriptor,
-};
-use courser_contract::{LogIndex, PartitionId, Term};
-use courser_log::Record;
+use courser_cluster::Group;
 use gungraun::prelude::*;
+use support::{Shell, leading, ticks_of, turns};
 
 /// Entries or ticks of one case.
 const TIMES: u64 = 100;
-
-#[derive(Default)]
-struct Shell {
-    written: u64,
-    records: usize,
-    committed: u64,
-}
-
-impl ConsensusEffects for Shell {
-    fn write(&mut self, number: u64, records: impl Iterator<Item = Record>) {
-        self.written = number;
-        self.records += records.count();
-    }
-
-    fn committed(&mut self, _: LogIndex, _: Term, _: Bytes) {
-        self.committed += 1;
-    }
-
-    fn role(&mut self, _: Role) {}
-
-    fn send(&mut self, _: NodeId, _: PeerMessage) {}
-
-    fn restore(&mut self, _: SnapshotDescriptor) {}
-
-    fn fetch(&mut self, _: LogIndex, _: LogIndex) {}
-}
-
-fn leading() -> (Group, Shell, Bytes) {
-    let config = GroupConfig::alone(PartitionId(1), NodeId(0), 7);
-    let mut group = Group::new(&config, Restored::nothing()).expect("a new group is a group");
-    let mut shell = Shell::default();
-    let entry = Bytes::from(vec![7; 64 * 160]).slice(1..);
-    turns(&mut group, &mut shell, &entry, 10);
-    (group, shell, entry)
-}
-
-/// What one turn proposes and writes, the next one hands over.
-fn turns(group: &mut Group, shell: &mut Shell, entry: &Bytes, count: u64) {
-    for _ in 0..count {
-        let taken = group.propose(entry.clone());
-        assert!(
-            taken.is_ok() || shell.committed == 0,
-            "it leads from its first turn on"
-        );
-        assert_eq!(group.poll(shell), Polled::Quiet);
-        group.persisted(shell.written);
-        assert_eq!(group.poll(shell), Polled::Quiet);
-    }
-}
 
 #[library_benchmark]
 #[bench::alone(leading())]
@@ -76,10 +25,7 @@ fn entries((mut group, mut shell, entry): (Group, Shell, Bytes)) -> (Group, Shel
 #[library_benchmark]
 #[bench::alone(leading())]
 fn ticks((mut group, mut shell, entry): (Group, Shell, Bytes)) -> (Group, Shell, Bytes) {
-    for _ in 0..TIMES {
-        group.tick();
-        assert_eq!(group.poll(&mut shell), Polled::Quiet);
-    }
+    ticks_of(&mut group, &mut shell, TIMES);
     (group, shell, entry)
 }
 

@@ -159,3 +159,17 @@ fn every_bug_of_the_bank_is_looked_for() {
         );
     }
 }
+
+#[test]
+fn a_search_of_the_bank_can_be_divided_by_its_list() {
+    let part = |first, last| Planted::between(first, last);
+    assert_eq!(part(None, None), Bug::ALL, "all of it");
+    let &[first, second, .., last] = Bug::ALL else {
+        panic!("more than two");
+    };
+    assert_eq!(part(None, Some(first)), [first]);
+    let rest = part(Some(second), None);
+    assert_eq!([&[first], rest].concat(), Bug::ALL, "nothing is left out");
+    assert_eq!(part(Some(second), Some(second)), [second], "one alone");
+    assert!(part(Some(last), Some(first)).is_empty(), "the wrong way");
+}
