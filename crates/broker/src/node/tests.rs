@@ -70,7 +70,16 @@ fn m14_every_start_has_a_higher_number_and_another_word() {
     assert_eq!((first.start, second.start), (1, 2));
     assert_eq!(first.identity, second.identity);
     assert_ne!(first.word, second.word);
-    assert_eq!(second.partitions, 4, "M3: fixed when the folder is made");
+}
+
+#[test]
+fn m3_the_number_of_partitions_is_fixed_when_the_folder_is_made() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let path = folder.path().join("data");
+    for asked_for in [4, 9, 1] {
+        let open = DataFolder::open(&path, asked_for, Relaxed::None).expect("a folder");
+        assert_eq!(open.node().partitions, 4, "{asked_for} are asked for");
+    }
 }
 
 #[test]

@@ -25,8 +25,8 @@ fn publish_all(publisher: &mut Client) {
 }
 
 #[test]
-fn a_client_that_reads_again_gets_what_waited_in_order() {
-    // M23; a socket that was full is written to when it wakes, as often as it fills again.
+fn m23_a_client_that_reads_again_gets_what_waited_in_order() {
+    // A socket that was full is written to when it wakes, as often as it fills again.
     let broker = broker(2, &[], |_| {});
     let address = broker.addresses()[0];
     let mut stalled: Vec<Client> = (0..4)

@@ -43,7 +43,7 @@ fn add(records: &mut Records, index: u64, payloads: &[&[u8]]) -> Vec<Slot> {
 }
 
 #[test]
-fn an_address_survives_moves_and_a_slot_is_used_again_m16() {
+fn m16_an_address_survives_moves_and_a_slot_is_used_again() {
     let mut records = Records::default();
     let slots = add(&mut records, 1, &[b"a", b"b"]);
     let address = records.address(slots[1]);

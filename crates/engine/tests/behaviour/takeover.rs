@@ -180,7 +180,7 @@ fn i10_sessions_of_who_is_gone_end_a_few_at_a_time() {
 }
 
 #[test]
-fn messages_of_an_older_attachment_are_dropped_m24() {
+fn m24_messages_of_an_older_attachment_are_dropped() {
     let mut world = World::new();
     let a = durable(&mut world, "a");
     world.subscribe(a, to("t", QoS::AtLeastOnce));

@@ -334,7 +334,7 @@ fn fan_out(clients: &mut [Client], payload: &[u8]) {
 }
 
 #[test]
-fn clients_that_do_not_read_share_what_they_do_not_read_m23() {
+fn m23_clients_that_do_not_read_share_what_they_do_not_read() {
     for (len, shared) in [(255, false), (256, true)] {
         let mut clients: Vec<Client> = (0..3).map(|_| Client::attached(V311)).collect();
         for client in &mut clients[1..] {
@@ -358,7 +358,7 @@ fn clients_that_do_not_read_share_what_they_do_not_read_m23() {
 }
 
 #[test]
-fn a_client_that_does_not_read_has_64_kib_of_its_own_m23() {
+fn m23_a_client_that_does_not_read_has_64_kib_of_its_own() {
     for (len, kept_min) in [(20, 64 * 1024 / 30), (1_000, 600)] {
         let mut clients = vec![Client::attached(V311)];
         clients[0].front.output().set_socket(Socket::Full);

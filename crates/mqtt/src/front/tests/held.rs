@@ -101,8 +101,8 @@ fn a_shared_message_not_sent_within_50_ms_goes_back() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_references() {
-    // M23: at most 64 KiB of its own, in order when it reads again
+fn m23_a_client_that_does_not_read_holds_references() {
+    // At most 64 KiB of its own, in order when it reads again
     for version in [V311, V5] {
         let mut client = Client::attached(version);
         let payload = [b'x'; 1000];

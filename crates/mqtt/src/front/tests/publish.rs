@@ -105,8 +105,8 @@ fn a_ticket_is_settled_once() {
 }
 
 #[test]
-fn refusals_have_their_reason_in_v5() {
-    // M11; v5 [MQTT-3.4.2-1]
+fn m11_refusals_have_their_reason_in_v5() {
+    // v5 [MQTT-3.4.2-1]
     let cases = [
         (Refusal::QuotaExceeded, "0x97"),
         (Refusal::NotAuthorized, "0x87"),

@@ -26,8 +26,8 @@ fn received(packet_id: u16, result: Settled, matched: bool) -> ToFront {
 }
 
 #[test]
-fn a_clean_session_holds_the_packet_id_in_memory() {
-    // M29; v3 [MQTT-4.3.3-2]; v5 [MQTT-4.3.3-8], v5 [MQTT-4.3.3-10], v5 [MQTT-4.3.3-11], v5 [MQTT-4.3.3-12]
+fn m29_a_clean_session_holds_the_packet_id_in_memory() {
+    // v3 [MQTT-4.3.3-2]; v5 [MQTT-4.3.3-8], v5 [MQTT-4.3.3-10], v5 [MQTT-4.3.3-11], v5 [MQTT-4.3.3-12]
     for version in [V311, V5] {
         let mut client = Client::attached(version);
         client.publishes("t", 2, 1);

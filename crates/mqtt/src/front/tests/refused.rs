@@ -45,8 +45,7 @@ fn from_the_first_refusal_on_a_v3_client_gets_nothing_acknowledged() {
 }
 
 #[test]
-fn a_publish_without_an_answer_ends_the_connection_after_10_seconds() {
-    // M11
+fn m11_a_publish_without_an_answer_ends_the_connection_after_10_seconds() {
     for (version, heard) in [(V311, &[][..]), (V5, &["DISCONNECT 0x89"])] {
         let mut client = Client::attached(version);
         client.shell.routed.extend([Routed::Waits, Routed::Waits]);
