@@ -420,7 +420,8 @@ impl<F: DiskFile> Chain<F> {
             return Ok(Way::End(None));
         };
         self.picture.places.break_stretches();
-        self.skip_to(last, &bad, Some(&resume));
+        let only = (first == last).then_some(&resume);
+        self.skip_to(last, &bad, only);
         Ok(Way::On(resume.place))
     }
 
@@ -475,8 +476,8 @@ impl<F: DiskFile> Chain<F> {
         Ok((salvaged, all.saturating_sub(salvaged)))
     }
 
-    /// Goes on as if the lost batches had been read, up to the one before `resume`. What that says of them is kept also where it is cut itself: the
-    /// batch that takes its place says the same, and the next start finds no more in doubt.
+    /// Goes on as if the lost batches had been read. What `resume` says of the only one before it is kept also where it is cut itself: the batch that
+    /// takes its place says the same, and the next start finds no more in doubt. Of several one that says nothing tells that the others were not given up.
     fn skip_to(&mut self, number: BatchNumber, bad: &Bad, resume: Option<&Candidate>) {
         let header = bad.remains.as_ref().map(|(header, _)| header);
         let (start, word) = match (header, self.last) {
