@@ -32,8 +32,9 @@ SMALL, LARGE, GROUP = 96 * MIB, 256 * MIB, 512 * MIB
 # What the process has besides what it allocates: its code and the stacks of its threads.
 BESIDE = 16 << 20
 QUOTA = 0x97
-# Sessions for which messages are queued, how many are published without waiting for an answer, and what names one of them takes at most, in bytes.
-AWAY, AT_ONCE, NAME_BYTES = 64, 512, 25
+# Sessions for which messages are queued (each drops its oldest beyond 100,000, which refuses nobody), how many are published without waiting for an
+# answer, and what names one of them takes at most, in bytes.
+AWAY, AT_ONCE, NAME_BYTES = 256, 512, 25
 # As many refusals say that there is no room, and not only for a moment.
 IN_A_ROW = 10
 # What a round trip may take while two cores are busy with a flood, in seconds.

@@ -159,7 +159,7 @@ fn cached() -> Tables<Cached> {
     let filters = wildcards();
     let mut tables = Tables::new(|| (fill(&filters), TopicCache::new(CacheLimits::default())));
     let mut misses = None;
-    for round in 0..ROUNDS_MAX {
+    for _ in 0..ROUNDS_MAX {
         tables = tables.warm(in_cache, 6);
         let now: u64 = tables
             .tables
