@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use courser_contract::{
     DeliverFlags, DeliverTo, Delivery, Dropped, FrontId, GroupRef, PartitionEffects, QoS,
-    RecordRef, RecordView, Seq, SharedStrategy, Source, ToFront,
+    RecordRef, RecordView, Seq, SharedStrategy, Source, ToFront, WallMs,
 };
 
 use crate::{
@@ -70,12 +70,11 @@ impl Partition {
 
     /// The same without what follows from it.
     fn give_out(&mut self, number: u64, fx: &mut impl PartitionEffects) -> Used {
-        let mut used = Used::default();
         let at = self.group_ref(number);
         let skips = self.is_planted(PlantedPartition::SharedColdSkipped);
         let wall = self.wall();
         let Some(shared) = self.state.groups.get_mut(number) else {
-            return used;
+            return Used::default();
         };
         let SharedGroup {
             group,
@@ -84,62 +83,34 @@ impl Partition {
             ..
         } = &mut **shared;
         let Some(dispatch) = &mut lead.dispatch else {
-            return used;
+            return Used::default();
         };
         let records = &self.state.records;
         let doomed = &self.lead.streams.doomed;
         let unlost = &mut lead.unlost;
         let messages = (&*group, &*stream, records);
         let end = Seq(end_of_group(number, messages, unlost, doomed));
-        let strategy = group.strategy();
+        let mut looking = Looking {
+            number,
+            stream,
+            records,
+            doomed,
+            strategy: group.strategy(),
+            wall,
+            skips,
+            last: None,
+            is_more: false,
+            used: Used::default(),
+        };
         let mut topic = "";
-        let mut is_more = false;
         for _ in 0..GIVEN_MAX {
-            let mut last: Option<Seen<'_>> = None;
-            let assignment = dispatch.next(group, end, |seq| {
-                let Some(reference) = stream.get(seq.0) else {
-                    return Look::Gone;
-                };
-                if !doomed.is_empty() && doomed.contains(&(number, seq.0)) {
-                    return Look::Gone;
-                }
-                let found = records.find(reference.slot);
-                let found = found.filter(|_| !records.is_tombstone(reference.slot));
-                let Some((record, is_recalled)) = found else {
-                    return match skips {
-                        true => Look::Gone,
-                        false => Look::Absent,
-                    };
-                };
-                // Its timer would end it within a second (v5 [MQTT-3.3.2-5]).
-                if record.expires_at().is_some_and(|at| at <= wall) {
-                    if used.expired.len() == GIVEN_MAX {
-                        is_more = true;
-                        return Look::Absent;
-                    }
-                    used.expired.push(seq.0);
-                    return Look::Gone;
-                }
-                let seen = Seen {
-                    reference,
-                    record,
-                    is_recalled,
-                };
-                if let Some(before) = last.replace(seen)
-                    && before.is_recalled
-                {
-                    used.aside.push(before.reference.slot);
-                }
-                Look::Here(Message {
-                    topic_hash: topic_hash(strategy, || record.view().topic),
-                    qos: look::qos(reference.look),
-                })
-            });
-            let (Some(assignment), Some(seen)) = (assignment, last) else {
-                if is_more {
+            looking.last = None;
+            let assignment = dispatch.next(group, end, |seq| looking.look(seq));
+            let (Some(assignment), Some(seen)) = (assignment, looking.last) else {
+                if looking.is_more {
                     self.lead.streams.later.push(number);
                 }
-                return used;
+                return looking.used;
             };
             // Whoever had it before, this is another PUBLISH with a packet id of its own.
             let given = Given {
@@ -157,7 +128,7 @@ impl Partition {
                     let message = (seen.reference.look, seen.record);
                     topic = deliver_given(message, at, &given, topic, fx);
                     if seen.is_recalled {
-                        used.given.push(seen.reference.slot);
+                        looking.used.given.push(seen.reference.slot);
                     }
                 }
                 // Whose it is, under which packet id, must be committed before the PUBLISH leaves (M31).
@@ -168,7 +139,7 @@ impl Partition {
             }
         }
         self.lead.streams.later.push(number);
-        used
+        looking.used
     }
 
     /// The member for a message that is not stored.
@@ -207,6 +178,67 @@ struct Seen<'a> {
     reference: Reference,
     record: RecordRef<'a>,
     is_recalled: bool,
+}
+
+/// Messages of a group as they are looked at, one after the other, to be given out.
+struct Looking<'a> {
+    number: u64,
+    stream: &'a Stream,
+    records: &'a Records,
+    doomed: &'a hashbrown::HashSet<(u64, u64), foldhash::fast::RandomState>,
+    strategy: SharedStrategy,
+    /// What has expired by then is not given.
+    wall: WallMs,
+    /// A bug for tests that look for it: what is not in memory is passed over.
+    skips: bool,
+    last: Option<Seen<'a>>,
+    /// More have expired than may end in one call.
+    is_more: bool,
+    used: Used,
+}
+
+impl Looking<'_> {
+    /// What there is of the message that comes next.
+    #[inline]
+    fn look(&mut self, seq: Seq) -> Look {
+        let Some(reference) = self.stream.get(seq.0) else {
+            return Look::Gone;
+        };
+        if !self.doomed.is_empty() && self.doomed.contains(&(self.number, seq.0)) {
+            return Look::Gone;
+        }
+        let found = self.records.find(reference.slot);
+        let found = found.filter(|_| !self.records.is_tombstone(reference.slot));
+        let Some((record, is_recalled)) = found else {
+            return match self.skips {
+                true => Look::Gone,
+                false => Look::Absent,
+            };
+        };
+        // Its timer would end it within a second (v5 [MQTT-3.3.2-5]).
+        if record.expires_at().is_some_and(|at| at <= self.wall) {
+            if self.used.expired.len() == GIVEN_MAX {
+                self.is_more = true;
+                return Look::Absent;
+            }
+            self.used.expired.push(seq.0);
+            return Look::Gone;
+        }
+        let seen = Seen {
+            reference,
+            record,
+            is_recalled,
+        };
+        if let Some(before) = self.last.replace(seen)
+            && before.is_recalled
+        {
+            self.used.aside.push(before.reference.slot);
+        }
+        Look::Here(Message {
+            topic_hash: topic_hash(self.strategy, || record.view().topic),
+            qos: look::qos(reference.look),
+        })
+    }
 }
 
 /// Where a group's stream ends for now: at its end, or at the first message whose bytes are lost and needed.
