@@ -161,7 +161,8 @@ impl State {
             Rare::GroupClosed { group } => self.close_group(*group),
             Rare::GroupFact { group, fact } => {
                 self.change_group(*group, |it| it.apply(fact));
-                if let GroupFact::Received { seq } = fact
+                if self.records.tombstones() > 0
+                    && let GroupFact::Received { seq } = fact
                     && let Some(group) = self.groups.get(*group)
                 {
                     let reference = group.stream.get(seq.0);
