@@ -486,16 +486,20 @@ impl<F: DiskFile> Chain<F> {
             // Nothing was read yet: any start follows.
             (None, None) => (0, 0),
         };
-        let same = header.filter(|header| header.number.get() == number.0);
-        let same = same.map(|header| (header.crc.get(), header.partitions.get()));
-        let next = resume.filter(|next| !next.is_behind_lost());
-        let next = next.map(|next| &next.header);
-        let said = next.map(|next| (next.previous_crc.get(), next.previous_partitions.get()));
-        let known = same.or(said);
+        let same = header
+            .filter(|header| header.number.get() == number.0)
+            .map(|header| (header.crc.get(), header.partitions.get()));
+        let said =
+            resume
+                .filter(|next| !next.is_behind_lost())
+                .map(|Candidate { header, .. }| {
+                    (header.previous_crc.get(), header.previous_partitions.get())
+                });
+        let (crc, partitions) = same.or(said).unzip();
         self.last = Some(Link {
             number,
-            crc: known.map(|(crc, _)| crc),
-            partitions: known.map_or(u64::MAX, |(_, partitions)| partitions),
+            crc,
+            partitions: partitions.unwrap_or(u64::MAX),
             is_witness: false,
             start,
             word,
