@@ -366,12 +366,7 @@ mod tests {
     fn accepted_sockets_send_small_packets_at_once() {
         let listeners =
             listen(&[Plain::mqtt(&[loopback()], anyone())], 1).expect("a free port can be bound");
-        let _client = TcpStream::connect(listeners.addresses[0]).expect("it listens");
-        let listener = &listeners.by_shard[0][0].socket;
-        listener
-            .set_nonblocking(false)
-            .expect("a listener can block");
-        let (accepted, _) = listener.accept().expect("somebody has connected");
+        let accepted = accepted(&listeners.by_shard[0][0].socket);
         assert!(accepted.nodelay().expect("it is a TCP socket"));
     }
 

@@ -333,19 +333,24 @@ fn m47_no_backup_is_begun_while_the_disk_is_short_of_room() {
     assert!(!beside.exists(), "nothing is begun");
 }
 
+/// Sessions that are not there, and what waits for them: so many segments.
+fn fill_segments(broker: &Broker, count: u64) {
+    fill(broker);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| load(broker, &stop));
+        wait("segments fill", || created(broker) >= count);
+        stop.store(true, Ordering::Release);
+    });
+}
+
 /// What the last backup has is read, to see whether it is whole still. That costs the disk as much as copying it.
 #[test]
 fn i10_what_a_backup_reuses_is_read_at_its_pace_and_not_on_when_it_stops() {
     let folder = tempfile::tempdir().expect("a folder for a test");
     let (data, backups) = (folder.path().join("data"), folder.path().join("backups"));
     let broker = start(&data, 1);
-    fill(&broker);
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| load(&broker, &stop));
-        wait("segments fill", || created(&broker) >= 3);
-        stop.store(true, Ordering::Release);
-    });
+    fill_segments(&broker, 3);
     assert_eq!(backup(&broker, &backups).stage, BackupStage::Done);
     let control = broker.control();
     // A segment takes days.
@@ -374,13 +379,7 @@ fn i10_every_byte_of_a_first_backup_is_read_at_its_pace() {
     let folder = tempfile::tempdir().expect("a folder for a test");
     let (data, backups) = (folder.path().join("data"), folder.path().join("backups"));
     let broker = start(&data, 1);
-    fill(&broker);
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| load(&broker, &stop));
-        wait("segments fill", || created(&broker) >= 2);
-        stop.store(true, Ordering::Release);
-    });
+    fill_segments(&broker, 2);
     let control = broker.control();
     let made_by = control.backups().expect("there is a folder");
     let (store, _lock) = Store::lock(&backups).expect("nobody else has it");

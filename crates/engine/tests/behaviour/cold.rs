@@ -137,9 +137,7 @@ fn m44_a_record_that_cannot_be_read_back_stops_its_stream_until_the_loss_is_acce
     assert_eq!(named.len(), 1);
     assert_eq!(named[0].stream, LostStream::Session("a".into()));
     assert_eq!(named[0].index, lost);
-    world.call(DURABLE, |partition, now, fx| {
-        partition.accept_loss(now, |_| true, fx)
-    });
+    world.accept_losses(DURABLE);
     world.settle();
     assert_eq!(world.got(a), ["2"]);
     assert_eq!(world.fx.dropped[&Dropped::Damaged], 1);
@@ -165,9 +163,7 @@ fn m30_a_message_that_was_pushed_and_is_lost_is_released_when_the_client_has_it(
     world.settle();
     assert!(world.got(b).is_empty());
     assert_eq!(world.nodes[&DURABLE].partition.lost().len(), 2);
-    world.call(DURABLE, |partition, now, fx| {
-        partition.accept_loss(now, |_| true, fx)
-    });
+    world.accept_losses(DURABLE);
     world.settle();
     assert!(world.nodes[&DURABLE].partition.lost().is_empty());
     assert!(world.clients[a].released.is_empty(), "no PUBREC has come");

@@ -51,6 +51,19 @@ fn publish(world: &mut World, range: std::ops::Range<usize>, qos: QoS) {
     world.settle();
 }
 
+/// A member comes and its messages are read back, and nothing of whose they are is committed.
+fn connect_while_held(world: &mut World, member: usize) {
+    world.commits = Commits::Held;
+    world.connect(member, window(3));
+    while world.clients[member].home.is_none() {
+        assert!(world.commit_one(DURABLE));
+        world.turn();
+    }
+    for _ in 0..3 {
+        world.pass_time(1);
+    }
+}
+
 fn sorted(mut payloads: Vec<String>) -> Vec<usize> {
     payloads.sort_by_key(|payload| payload.parse::<usize>().expect("a number"));
     let numbers = payloads.iter().map(|it| it.parse().expect("a number"));
@@ -332,15 +345,7 @@ fn m31_a_message_that_leaves_memory_before_it_is_committed_whose_it_is_leaves_in
     world.send("o", "x", QoS::AtLeastOnce);
     let a = members(&mut world, 1, QoS::ExactlyOnce)[0];
     publish(&mut world, 0..3, QoS::ExactlyOnce);
-    world.commits = Commits::Held;
-    world.connect(a, window(3));
-    while world.clients[a].home.is_none() {
-        assert!(world.commit_one(DURABLE));
-        world.turn();
-    }
-    for _ in 0..3 {
-        world.pass_time(1);
-    }
+    connect_while_held(&mut world, a);
     assert!(
         world.nodes[&DURABLE].partition.records_in_memory().count() > 0,
         "it was read"
@@ -368,15 +373,7 @@ fn m31_a_message_that_is_lost_before_it_leaves_gives_its_packet_id_back() {
         for number in 0..3 {
             publish(&mut world, number..number + 1, QoS::ExactlyOnce);
         }
-        world.commits = Commits::Held;
-        world.connect(a, window(3));
-        while world.clients[a].home.is_none() {
-            assert!(world.commit_one(DURABLE));
-            world.turn();
-        }
-        for _ in 0..3 {
-            world.pass_time(1);
-        }
+        connect_while_held(&mut world, a);
         world.connect(other, Options::durable());
         for _ in 0..4 {
             world.pass_time(100);
@@ -400,9 +397,7 @@ fn m31_a_message_that_is_lost_before_it_leaves_gives_its_packet_id_back() {
                 assert_eq!(sorted(got), [1, 3]);
             }
             false => {
-                world.call(DURABLE, |partition, now, fx| {
-                    partition.accept_loss(now, |_| true, fx)
-                });
+                world.accept_losses(DURABLE);
                 world.settle();
                 assert_eq!(world.got(a), ["3"]);
                 assert_eq!(world.clients[a].released.len(), 3, "what it got");
@@ -434,9 +429,7 @@ fn m44_a_record_that_cannot_be_read_back_stops_a_group_until_the_loss_is_accepte
         let (share, filter) = ("g".into(), "t/#".into());
         assert_eq!(named[0].stream, LostStream::Group { share, filter });
         assert_eq!(named[0].index, lost);
-        world.call(DURABLE, |partition, now, fx| {
-            partition.accept_loss(now, |_| true, fx)
-        });
+        world.accept_losses(DURABLE);
         world.settle();
         assert_eq!(got(&mut world), [3, 4], "{strategy:?}");
         assert_eq!(world.fx.dropped[&Dropped::Damaged], 1);
@@ -472,9 +465,7 @@ fn m44_a_message_that_is_owed_and_cannot_be_read_back_ends_when_the_loss_is_acce
     assert_eq!(world.nodes[&DURABLE].partition.lost().len(), 1);
     let (_, seq) = places[1].expect("it has a place");
     assert_eq!(world.clients[a].withheld, [(seq, packet_id)]);
-    world.call(DURABLE, |partition, now, fx| {
-        partition.accept_loss(now, |_| true, fx)
-    });
+    world.accept_losses(DURABLE);
     world.settle();
     assert!(world.nodes[&DURABLE].partition.lost().is_empty());
     let released = world.clients[a].released[..2].iter().copied().map(Some);

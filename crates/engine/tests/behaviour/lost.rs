@@ -67,6 +67,28 @@ fn live(world: &World) -> Vec<LogIndex> {
         .collect()
 }
 
+/// Starts without the entry of one of the messages, by their order.
+fn restart_without(world: &mut World, message: usize) -> LogIndex {
+    let lost = live(world)[message];
+    world.restart_without(DURABLE, &[lost]);
+    world.settle();
+    lost
+}
+
+/// A client acknowledges one message and is gone before that is committed.
+fn receive_and_leave(world: &mut World, at: usize) {
+    world.commits = Commits::Held;
+    for (to, message) in world.clients[at].ack(1) {
+        world.send_home(to, message);
+    }
+    for (to, message) in world.clients[at].detach(DetachCause::Lost) {
+        world.send_home(to, message);
+    }
+    world.settle();
+    world.commits = Commits::AtOnce;
+    world.clients[at].lost();
+}
+
 fn attach_all(world: &mut World) {
     for at in [A, B] {
         world.clients[at].acks = Acks::Auto;
@@ -78,9 +100,7 @@ fn attach_all(world: &mut World) {
 #[test]
 fn m44_streams_stop_at_the_damaged_record_and_others_go_on() {
     let mut world = world();
-    let lost = live(&world)[1];
-    world.restart_without(DURABLE, &[lost]);
-    world.settle();
+    restart_without(&mut world, 1);
     let partition = &world.nodes[&DURABLE].partition;
     assert!(partition.serves());
     let found: Vec<_> = partition.lost().into_iter().map(|it| it.stream).collect();
@@ -125,9 +145,7 @@ fn m44_an_accepted_loss_is_counted_and_streams_go_on_behind_it() {
     let left = world.nodes[&DURABLE].partition.lost();
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].stream, LostStream::Retained("r/2".into()));
-    let said = world.call(DURABLE, |partition, now, fx| {
-        partition.accept_loss(now, |_| true, fx)
-    });
+    let said = world.accept_losses(DURABLE);
     world.settle();
     assert_eq!(said, left);
     assert!(world.nodes[&DURABLE].partition.lost().is_empty());
@@ -238,9 +256,7 @@ fn m44_what_has_ended_while_it_is_searched_for_is_not_named() {
 #[test]
 fn m44_what_is_lost_for_one_session_less_is_another_loss() {
     let mut world = world();
-    let lost = live(&world)[1];
-    world.restart_without(DURABLE, &[lost]);
-    world.settle();
+    restart_without(&mut world, 1);
     let partition = &world.nodes[&DURABLE].partition;
     let (before, losses) = (partition.lost().len(), partition.losses());
     let anew = Options {
@@ -282,9 +298,7 @@ fn m44_a_damage_is_there_again_after_each_restart_until_it_is_accepted() {
         save(&mut world);
         assert_eq!(world.nodes[&DURABLE].partition.lost().len(), 2);
     }
-    world.call(DURABLE, |partition, now, fx| {
-        partition.accept_loss(now, |_| true, fx)
-    });
+    world.accept_losses(DURABLE);
     world.settle();
     save(&mut world);
     assert!(!live(&world).contains(&lost), "nobody needs it any more");
@@ -302,26 +316,13 @@ fn m44_an_exchange_that_needs_no_bytes_is_not_lost() {
         world.send("t", payload, QoS::ExactlyOnce);
         world.settle();
     }
-    world.commits = Commits::Held;
-    for (to, message) in world.clients[a].ack(1) {
-        world.send_home(to, message);
-    }
-    for (to, message) in world.clients[a].detach(DetachCause::Lost) {
-        world.send_home(to, message);
-    }
-    world.settle();
-    world.commits = Commits::AtOnce;
-    world.clients[a].lost();
+    receive_and_leave(&mut world, a);
     save(&mut world);
-    let lost = live(&world)[0];
-    world.restart_without(DURABLE, &[lost]);
-    world.settle();
+    let lost = restart_without(&mut world, 0);
     assert!(world.nodes[&DURABLE].partition.lost().is_empty());
     let (_, needed) = references(&world, 1, |index| index == lost);
     assert!(needed.is_empty());
-    let said = world.call(DURABLE, |partition, now, fx| {
-        partition.accept_loss(now, |_| true, fx)
-    });
+    let said = world.accept_losses(DURABLE);
     world.settle();
     assert!(said.is_empty());
     world.clients[a].got.clear();
@@ -345,9 +346,7 @@ fn begun() -> (World, usize, (Source, Seq)) {
     assert_eq!(world.got(a), ["1", "2"]);
     world.detach(a, DetachCause::Lost);
     save(&mut world);
-    let lost = live(&world)[0];
-    world.restart_without(DURABLE, &[lost]);
-    world.settle();
+    restart_without(&mut world, 0);
     assert_eq!(world.nodes[&DURABLE].partition.lost().len(), 1);
     (world, a, first)
 }
@@ -355,9 +354,7 @@ fn begun() -> (World, usize, (Source, Seq)) {
 /// The operator accepts the loss of all that is lost: one message.
 fn accept(world: &mut World) {
     let before = world.nodes[&DURABLE].partition.losses();
-    let said = world.call(DURABLE, |partition, now, fx| {
-        partition.accept_loss(now, |_| true, fx)
-    });
+    let said = world.accept_losses(DURABLE);
     world.settle();
     assert_eq!(said.len(), 1);
     assert_eq!(world.fx.dropped.get(&Dropped::Damaged), Some(&1));
@@ -446,9 +443,7 @@ fn m31_a_lost_message_of_a_member_keeps_its_packet_id_until_it_is_released() {
         let (mut world, member, got) = begun_by_member();
         world.detach(member, DetachCause::Lost);
         save(&mut world);
-        let lost = live(&world)[0];
-        world.restart_without(DURABLE, &[lost]);
-        world.settle();
+        restart_without(&mut world, 0);
         if is_there {
             world.attach(member, Options::durable());
             world.settle();
@@ -484,9 +479,7 @@ fn m44_a_group_goes_on_when_it_is_committed_that_a_loss_is_accepted() {
     let (mut world, member, _) = begun_by_member();
     world.detach(member, DetachCause::Lost);
     save(&mut world);
-    let lost = live(&world)[0];
-    world.restart_without(DURABLE, &[lost]);
-    world.settle();
+    restart_without(&mut world, 0);
     let other = world.client("other");
     world.attach(other, Options::durable());
     world.subscribe(other, in_group());
@@ -497,9 +490,7 @@ fn m44_a_group_goes_on_when_it_is_committed_that_a_loss_is_accepted() {
     world.send("else", "4", QoS::ExactlyOnce);
     world.retain("else", "4", QoS::AtLeastOnce);
     world.turn();
-    world.call(DURABLE, |partition, now, fx| {
-        partition.accept_loss(now, |_| true, fx)
-    });
+    world.accept_losses(DURABLE);
     world.turn();
     while world.commit_one(DURABLE) {
         world.turn();
@@ -514,20 +505,9 @@ fn m44_a_group_goes_on_when_it_is_committed_that_a_loss_is_accepted() {
 #[test]
 fn m44_an_exchange_of_a_member_that_needs_no_bytes_is_not_lost() {
     let (mut world, member, got) = begun_by_member();
-    world.commits = Commits::Held;
-    for (to, message) in world.clients[member].ack(1) {
-        world.send_home(to, message);
-    }
-    for (to, message) in world.clients[member].detach(DetachCause::Lost) {
-        world.send_home(to, message);
-    }
-    world.settle();
-    world.commits = Commits::AtOnce;
-    world.clients[member].lost();
+    receive_and_leave(&mut world, member);
     save(&mut world);
-    let lost = live(&world)[0];
-    world.restart_without(DURABLE, &[lost]);
-    world.settle();
+    let lost = restart_without(&mut world, 0);
     assert!(world.nodes[&DURABLE].partition.lost().is_empty());
     let (_, found) = search(&mut world, 1);
     let (_, needed) = references(&world, 1, |index| index == lost);
@@ -556,15 +536,11 @@ fn m35_a_group_stops_at_a_damaged_record() {
         world.settle();
     }
     save(&mut world);
-    let lost = live(&world)[1];
-    world.restart_without(DURABLE, &[lost]);
-    world.settle();
+    restart_without(&mut world, 1);
     world.clients[member].acks = Acks::Auto;
     world.attach(member, Options::durable());
     assert_eq!(world.got(member), ["1"]);
-    world.call(DURABLE, |partition, now, fx| {
-        partition.accept_loss(now, |_| true, fx)
-    });
+    world.accept_losses(DURABLE);
     world.settle();
     assert_eq!(world.got(member), ["3"]);
 }

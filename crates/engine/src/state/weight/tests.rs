@@ -99,32 +99,32 @@ fn packet_ids_take_no_more_than_is_said_m4() {
     }
 }
 
+fn filter(number: u64) -> String {
+    format!("a/filter/of/thirty/bytes/{number:05}")
+}
+
+fn subscribed(place: u32, number: u64, scan: u64) -> Rare {
+    Rare::Subscribed {
+        session: uid(place),
+        filter: filter(number).into(),
+        share: None,
+        options: SubscriptionOptions::default(),
+        identifier: None,
+        scan,
+    }
+}
+
 #[test]
 fn scans_take_no_more_than_is_said_m4() {
     for (count, cursors) in [(1, 0), (1, 1), (1, 16), (10, 0), (10, 2), (100, 1)] {
         let mut weighed = Weighed::new();
-        let filter = |number: u64| format!("a/filter/of/thirty/bytes/{number:05}");
         for number in 1..=count {
-            weighed.each(|place| Rare::Subscribed {
-                session: uid(place),
-                filter: filter(number).into(),
-                share: None,
-                options: SubscriptionOptions::default(),
-                identifier: None,
-                scan: 0,
-            });
+            weighed.each(|place| subscribed(place, number, 0));
         }
         (weighed.said, weighed.taken) = (0, 0);
         let number_of = |place: u32, number: u64| u64::from(place) * count + number;
         for number in 1..=count {
-            weighed.each(|place| Rare::Subscribed {
-                session: uid(place),
-                filter: filter(number).into(),
-                share: None,
-                options: SubscriptionOptions::default(),
-                identifier: None,
-                scan: number_of(place, number),
-            });
+            weighed.each(|place| subscribed(place, number, number_of(place, number)));
             for partition in 0..cursors {
                 weighed.each(|place| Rare::ScanMoved {
                     session: uid(place),

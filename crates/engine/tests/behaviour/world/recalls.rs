@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use courser_contract::{LogIndex, Need, PartitionId, Question, Recalled, Want};
+use courser_engine::LostReference;
 
 use super::World;
 
@@ -146,5 +147,11 @@ impl World {
     pub(crate) fn mend(&mut self, id: PartitionId) {
         let node = self.nodes.get_mut(&id).expect("a partition of the world");
         node.reader.damaged.clear();
+    }
+    /// The operator accepts the loss of all that a partition has lost, which is said.
+    pub(crate) fn accept_losses(&mut self, id: PartitionId) -> Vec<LostReference> {
+        self.call(id, |partition, now, fx| {
+            partition.accept_loss(now, |_| true, fx)
+        })
     }
 }
