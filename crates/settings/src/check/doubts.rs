@@ -47,13 +47,13 @@ fn in_the_clear(view: &View<'_>) -> Vec<Fault> {
     let settings = view.settings();
     let mut found = Vec::new();
     if let Some(what) = shown(settings.mqtt.authentication) {
-        let todo = "let clients in by a [[listener]] with protocol = \"mqtts\", and keep this on loopback addresses";
+        let remedy = "let clients in by a [[listener]] with protocol = \"mqtts\", and keep this on loopback addresses";
         found.extend(clear(
             view,
             "mqtt.listen",
             &settings.mqtt.listen,
             what,
-            todo,
+            remedy,
         ));
     }
     for door in &settings.doors {
@@ -65,20 +65,20 @@ fn in_the_clear(view: &View<'_>) -> Vec<Fault> {
             true => "wss",
             false => "mqtts",
         };
-        let todo = format!(
+        let remedy = format!(
             "give it protocol = \"{secure}\", certificate and key, or a loopback address and a proxy with TLS before it"
         );
         let key = field(door, "address");
-        found.extend(clear(view, &key, &door.address, what, &todo));
+        found.extend(clear(view, &key, &door.address, what, &remedy));
     }
-    let todo = "give it a loopback address and a reverse proxy with TLS before it";
+    let remedy = "give it a loopback address and a reverse proxy with TLS before it";
     let what = "the token and the passwords of operators";
     found.extend(clear(
         view,
         "http.listen",
         &settings.http.listen,
         what,
-        todo,
+        remedy,
     ));
     found
 }
@@ -98,12 +98,12 @@ fn clear(
     key: &str,
     addresses: &[SocketAddr],
     what: &str,
-    todo: &str,
+    remedy: &str,
 ) -> Option<Fault> {
     let address = addresses.iter().find(|address| is_public(address))?;
     let address = view.part(key, address);
     let doubt = format!(
-        "{address} can be reached from other machines without TLS, where whoever is on the way reads {what}: {todo}"
+        "{address} can be reached from other machines without TLS, where whoever is on the way reads {what}: {remedy}"
     );
     Some(Fault::of(key, &doubt))
 }

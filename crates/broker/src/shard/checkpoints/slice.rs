@@ -10,9 +10,9 @@ use crate::shard::metadata::Saveable;
 /// Bytes of state that a turn writes at most, of messages those with which the engine charges a look at each as well: so it names less than a chunk of
 /// 256 of them.
 const SLICE_BYTES: usize = 1 << 10;
-/// Those of a step, which is not cut short: mostly eight names.
+/// Those of a step, which is not cut short: mostly eight names; of the table of users it is as much as the time allows.
 const STEP_BYTES: usize = 1 << 7;
-/// Microseconds after which no further step begins. All of a slice takes a third of that, as a rule.
+/// Microseconds after which no further step begins: more than all steps of a slice of messages take, as a rule.
 const SLICE_US: u64 = 50;
 
 /// Goes on with it; a piece, if one is full. `spent_us` tells for how long.
