@@ -18,6 +18,7 @@ use crate::{
     disk::Disk,
     ids::{BatchNumber, SegmentNumber},
     kept::KeptEntries,
+    record::SegmentEnd,
 };
 
 /// What is in a segment.
@@ -96,10 +97,11 @@ impl Segment {
     }
 
     /// The batch with which it ended. One that is lost is named for ever, or the next start would find nothing missing.
-    pub(crate) fn end(&self, forgets_lost: bool) -> BatchNumber {
-        match forgets_lost {
-            true => self.last,
-            false => self.last.max(self.lost),
+    pub(crate) fn end(&self, forgets_lost: bool) -> SegmentEnd {
+        let is_known = forgets_lost || self.last >= self.lost;
+        SegmentEnd {
+            batch: if is_known { self.last } else { self.lost },
+            crc: (is_known && self.last.0 > 0).then_some(self.last_crc),
         }
     }
 
