@@ -19,7 +19,7 @@ use crate::{
         PIECE_HEADER_BYTES, PieceHeader, ShortFrame, frame_crc, frame_seed, padded, partition_bit,
     },
     ids::{BatchNumber, SegmentNumber, StartId},
-    record::{CheckpointAt, HardState, Record},
+    record::{CheckpointAt, HardState, Record, SegmentEnd},
 };
 
 mod aligned;
@@ -419,10 +419,12 @@ impl Batch {
         Push::Taken
     }
 
-    /// Says that `last` is the last batch of an older segment.
-    pub(crate) fn push_sealed(&mut self, segment: SegmentNumber, last: BatchNumber) -> Push {
-        let at = (Term(segment.0), LogIndex(last.0));
-        self.push_small(Kind::Sealed, PartitionId(0), at, &[])
+    /// Says with which batch an older segment ended.
+    pub(crate) fn push_sealed(&mut self, segment: SegmentNumber, end: SegmentEnd) -> Push {
+        let at = (Term(segment.0), LogIndex(end.batch.0));
+        let crc = end.crc.map(u32::to_le_bytes);
+        let data = crc.as_ref().map_or(&[][..], |crc| crc);
+        self.push_small(Kind::Sealed, PartitionId(0), at, data)
     }
 
     fn push_small(

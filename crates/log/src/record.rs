@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 
-use crate::ids::SegmentNumber;
+use crate::ids::{BatchNumber, SegmentNumber};
 
 /// One thing that a partition wants on the disk. Data is shared with whoever made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +74,15 @@ impl Default for HardState {
     fn default() -> Self {
         Self::NONE
     }
+}
+
+/// What a head says of an older segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentEnd {
+    /// Its last batch.
+    pub(crate) batch: BatchNumber,
+    /// Checksum of that one's header, by which it is told from another one that had its number before. None: it is lost, or a former version wrote this.
+    pub(crate) crc: Option<u32>,
 }
 
 /// The entry at which a checkpoint's pieces are valid.

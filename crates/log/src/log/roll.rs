@@ -238,15 +238,19 @@ impl<D: Disk> Log<D> {
     }
 
     fn write_head_with(&mut self, own: &mut Batch) -> Result<(), WriteError> {
+        let (mut is_full, mut again) = (false, Vec::new());
         // Newest first: what does not fit into one batch is the oldest.
-        for (number, segment) in self.segments.range(..self.active.segment).rev() {
-            // A batch that is lost is named for ever, or the next start would find nothing missing.
-            let last = match self.config.has(Planted::ForgetLost) {
-                true => segment.last,
-                false => segment.last.max(segment.lost),
-            };
-            if own.push_sealed(*number, last) == Push::Full {
-                break;
+        for (number, segment) in self.sealed().rev() {
+            let last = segment.end(self.config.has(Planted::ForgetLost));
+            is_full = is_full || own.push_sealed(number, last) == Push::Full;
+            if is_full && segment.counts_again {
+                again.push((number, last));
+            }
+        }
+        for (number, last) in again {
+            while own.push_sealed(number, last) == Push::Full {
+                self.put(own, FLAG_HEAD)?;
+                own.clear();
             }
         }
         // Batches below name the partitions that are theirs alone.
@@ -273,6 +277,38 @@ impl<D: Disk> Log<D> {
         }
         self.put(own, FLAG_HEAD)?;
         Ok(())
+    }
+
+    /// Segments before the active one that hold something. One that was cleaned does not, although it may not be free yet: what is named here
+    /// behind the record that calls it so counts again.
+    fn sealed(&self) -> impl DoubleEndedIterator<Item = (SegmentNumber, &Segment)> {
+        let older = self.segments.range(..self.active.segment);
+        let older = older.filter(|(_, segment)| segment.moved.is_none());
+        older.map(|(number, segment)| (*number, segment))
+    }
+
+    /// Says durably which segments count again. Until then the log calls them cleaned, and a start that finds nothing damaged any more would use
+    /// them again, while what was moved may be gone with what was damaged, or since they held the same.
+    pub(crate) fn count_again(&mut self) -> Result<(), WriteError> {
+        let mut own = self.take_own();
+        let forgets_lost = self.config.has(Planted::ForgetLost);
+        let mut again = self.sealed().filter(|(_, segment)| segment.counts_again);
+        let is_all = again.all(|(number, segment)| {
+            own.push_sealed(number, segment.end(forgets_lost)) == Push::Taken
+        });
+        drop(again);
+        let in_place = is_all && self.fits(&own);
+        let written = match in_place {
+            true => self.put(&mut own, 0).map(drop),
+            false => Ok(()),
+        };
+        self.own = Some(own);
+        written?;
+        if !in_place {
+            // The next segment's head says it.
+            self.roll()?;
+        }
+        self.sync().map(drop)
     }
 
     /// No entry of a partition above this one has been written, if that is known. One that is not whole yet counts: a part of it may be before.

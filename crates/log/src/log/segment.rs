@@ -18,6 +18,7 @@ use crate::{
     disk::Disk,
     ids::{BatchNumber, SegmentNumber},
     kept::KeptEntries,
+    record::SegmentEnd,
 };
 
 /// What is in a segment.
@@ -44,6 +45,8 @@ pub(crate) struct Segment {
     pub(crate) cleaned: Vec<SegmentNumber>,
     /// All that is needed of it is elsewhere, once this batch is synced.
     pub(crate) moved: Option<BatchNumber>,
+    /// It was called cleaned, and a start that found damage kept it: what was moved may be gone, so heads name it for as long as it is there.
+    pub(crate) counts_again: bool,
 }
 
 /// Void entries of a partition in a segment, from the first to the last.
@@ -90,6 +93,15 @@ impl Segment {
                 first: from.max(first),
                 last,
             });
+        }
+    }
+
+    /// The batch with which it ended. One that is lost is named for ever, or the next start would find nothing missing.
+    pub(crate) fn end(&self, forgets_lost: bool) -> SegmentEnd {
+        let is_known = forgets_lost || self.last >= self.lost;
+        SegmentEnd {
+            batch: if is_known { self.last } else { self.lost },
+            crc: (is_known && self.last.0 > 0).then_some(self.last_crc),
         }
     }
 

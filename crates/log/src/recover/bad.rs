@@ -10,9 +10,9 @@ use crate::{
     config::Planted,
     disk::DiskFile,
     error::OpenError,
-    format::{BatchHeader, Header, Kind, Seen},
+    format::{BatchHeader, Header, Seen},
     ids::{BatchNumber, Place, SegmentNumber},
-    scan::{BatchSeen, Check, Fault, Frames, batch_at},
+    scan::{BatchSeen, Check, Fault, Frames},
 };
 
 /// How a bad place is left.
@@ -79,22 +79,6 @@ impl Bad {
         let behind = self.place.offset + BLOCK;
         (next.place.segment, next.place.offset) == (self.place.segment, behind)
     }
-
-    /// Forgets remains that are not of the batch that later ones followed: an earlier start left them, and another batch got
-    /// their number.
-    fn drop_void_remains(&mut self) {
-        let (Some((header, _)), Some(next)) = (&self.remains, self.later.first()) else {
-            return;
-        };
-        let is_void = match next.number().0.checked_sub(header.number.get()) {
-            None | Some(0) => false,
-            Some(1) => next.header.previous_crc != header.crc,
-            Some(_) => next.header.start.get() > header.start.get() && !next.is_behind_lost(),
-        };
-        if is_void {
-            self.remains = None;
-        }
-    }
 }
 
 /// By number. A start gives the numbers again that it has cut: what an earlier start wrote under them or under higher ones is
@@ -147,11 +131,32 @@ impl<F: DiskFile> Chain<F> {
             }
         }
         bad.later = without_void(std::mem::take(&mut bad.later));
-        bad.drop_void_remains();
+        if self.are_void_remains(&bad) {
+            bad.remains = None;
+        }
         if let Some(way) = self.rolled(&bad) {
             return Ok(way);
         }
         self.judge(bad)
+    }
+
+    /// Whether what remains is not of the batch that later ones followed: an earlier start left it, and another batch got its number.
+    fn are_void_remains(&mut self, bad: &Bad) -> bool {
+        let (Some((header, _)), Some(next)) = (&bad.remains, bad.later.first()) else {
+            return false;
+        };
+        match next.number().0.checked_sub(header.number.get()) {
+            None | Some(0) => false,
+            Some(1) => next.header.previous_crc != header.crc,
+            Some(_) if next.header.start.get() <= header.start.get() || next.is_behind_lost() => {
+                false
+            }
+            // Segments between may have been used again. Then it was the last one of this, and later heads name it.
+            Some(_) => {
+                let said = self.sealed_at(next.place, bad.place.segment);
+                said.and_then(|end| end.crc) != Some(header.crc.get())
+            }
+        }
     }
 
     /// Takes the header of a damaged batch, if it is the one that should be there.
@@ -288,7 +293,7 @@ impl<F: DiskFile> Chain<F> {
             Some(last) => {
                 let adjacent = bad.place.segment.next() == next.place.segment;
                 match self.sealed_at(next.place, bad.place.segment) {
-                    Some(end) => end == last.number,
+                    Some(end) => end.batch == last.number,
                     None => !adjacent,
                 }
             }
@@ -306,18 +311,6 @@ impl<F: DiskFile> Chain<F> {
             };
         }
         Some(Way::On(next.place))
-    }
-
-    /// What the head at a place says about the last batch of an older segment.
-    fn sealed_at(&mut self, head: Place, segment: SegmentNumber) -> Option<BatchNumber> {
-        let window = &mut self.files.get_mut(&head.segment)?.window;
-        let BatchSeen::Whole(batch) = batch_at(window, head.offset) else {
-            return None;
-        };
-        Frames::new(&batch.body, batch.header.tag.get(), Check::Lengths)
-            .flatten()
-            .find(|frame| frame.known() == Some(Kind::Sealed) && frame.term.0 == segment.0)
-            .map(|frame| BatchNumber(frame.index.0))
     }
 
     /// There is no segment, and a checkpoint says that batches were synced: all of them are lost. Gives whether it is so. `place` is where a
@@ -386,15 +379,19 @@ impl<F: DiskFile> Chain<F> {
             let after = later.number() > first || bad.expected.is_none();
             after && later.number().0 <= self.proven.0.saturating_add(1)
         });
-        let last = match &resume {
+        let before = match &resume {
             Some(resume) => BatchNumber(resume.number().0 - 1),
             None => self.proven.max(first),
         };
+        let end = resume.and_then(|resume| self.ended_at(bad.place.segment, first, resume.place));
+        // Those behind it lay in segments that were used again since.
+        let last = end.filter(|_| bad.expected.is_some()).unwrap_or(before);
+        let follower = resume.filter(|_| last == before);
         let mut kind = DamageKind::Rot {
             salvaged: 0,
             lost: None,
         };
-        let mut partitions = self.concerned(&bad, (first, last), resume.as_ref());
+        let mut partitions = self.concerned(&bad, (first, last), follower.as_ref());
         if let Some((header, body)) = &bad.remains {
             let (salvaged, lost) = self.salvage(bad.place, header, body)?;
             if first == last {
@@ -416,12 +413,12 @@ impl<F: DiskFile> Chain<F> {
         self.damage(bad.place, (first, last), kind);
         let Some(resume) = resume else {
             self.has_seen_all(bad.behind())?;
-            self.skip_to(last, &bad, None);
+            self.skip_to(before, &bad, None);
             return Ok(Way::End(None));
         };
         self.picture.places.break_stretches();
-        let only = (first == last).then_some(&resume);
-        self.skip_to(last, &bad, only);
+        let only = follower.as_ref().filter(|_| first == last);
+        self.skip_to(before, &bad, only);
         Ok(Way::On(resume.place))
     }
 
@@ -472,6 +469,7 @@ impl<F: DiskFile> Chain<F> {
         // Who goes through the segment is not done before it: the cleaner would take what is left of it for moved.
         let segment = self.picture.segments.entry(place.segment).or_default();
         segment.last = segment.last.max(BatchNumber(header.number.get()));
+        segment.last_crc = header.crc.get();
         let all = u64::from(header.records.get());
         Ok((salvaged, all.saturating_sub(salvaged)))
     }

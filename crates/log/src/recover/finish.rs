@@ -51,7 +51,7 @@ pub(super) fn finish<D: Disk>(
     } = scanned;
     forget_damaged(&disk, &report);
     let unsummed = unsummed(&survey, &picture, &report.damages);
-    cleaned(&mut picture, &report);
+    let counts_again = cleaned(&mut picture, &report);
     picture.finish();
     if !config.has(Planted::TrustTheCache) {
         report.rewritten_bytes = rewrite(&survey.files, &unproven)?;
@@ -104,6 +104,9 @@ pub(super) fn finish<D: Disk>(
         places: picture.places,
     });
     log.make_certain(needs_head)?;
+    if counts_again && !needs_head {
+        log.count_again()?;
+    }
     log.free_dead();
     log.measure_space();
     Ok((log, recovered))
@@ -159,15 +162,28 @@ fn forget_damaged<D: Disk>(disk: &D, report: &RecoveryReport) {
     }
 }
 
-/// Segments of which all that was needed stands elsewhere, if all of that is there: with any damage they are worth keeping.
-fn cleaned(picture: &mut Picture, report: &RecoveryReport) {
+/// Segments of which all that was needed stands elsewhere, if all of that is there: with any damage they are worth keeping, and count again. Gives
+/// whether there are such of which the log does not say so yet.
+fn cleaned(picture: &mut Picture, report: &RecoveryReport) -> bool {
+    let is_whole = report.damages.is_empty();
+    let mut is_news = false;
     for number in std::mem::take(&mut picture.cleaned) {
-        if let Some(segment) = picture.segments.get_mut(&number)
-            && report.damages.is_empty()
-        {
+        let Some(segment) = picture.segments.get_mut(&number) else {
+            continue;
+        };
+        if is_whole {
             segment.moved = Some(BatchNumber(0));
+        } else {
+            segment.counts_again = true;
+            is_news = true;
         }
     }
+    for number in std::mem::take(&mut picture.counted_again) {
+        if let Some(segment) = picture.segments.get_mut(&number) {
+            segment.counts_again = true;
+        }
+    }
+    is_news
 }
 
 /// Writes the batches of which no sync is known once more, as they are, and syncs them.

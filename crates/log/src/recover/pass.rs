@@ -186,7 +186,7 @@ impl Picture {
             cleaned: summary.cleaned,
             ..Segment::default()
         };
-        self.cleaned.extend(&segment.cleaned);
+        segment.cleaned.iter().for_each(|it| self.clean(*it));
         for (id, said) in summary.partitions {
             if let Some(from) = self.places.take(id, &said) {
                 replace(&mut self.segments, id, from);

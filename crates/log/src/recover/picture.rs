@@ -1,6 +1,6 @@
 //! What the batches say, taken one by one in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::BytesMut;
 use courser_contract::{LogIndex, PartitionId, Term};
@@ -30,7 +30,9 @@ pub(super) struct Picture {
     /// Last batches of older segments, as heads say.
     pub(super) sealed: BTreeMap<SegmentNumber, BatchNumber>,
     /// Segments of which all that was needed was moved.
-    pub(super) cleaned: Vec<SegmentNumber>,
+    pub(super) cleaned: BTreeSet<SegmentNumber>,
+    /// Segments of which that was said, and later that they hold something again.
+    pub(super) counted_again: BTreeSet<SegmentNumber>,
     pub(super) records: u64,
     pub(super) entries: u64,
     pub(super) orphan_pieces: u64,
@@ -148,7 +150,8 @@ impl Picture {
             segments: BTreeMap::new(),
             places: Places::default(),
             sealed: BTreeMap::new(),
-            cleaned: Vec::new(),
+            cleaned: BTreeSet::new(),
+            counted_again: BTreeSet::new(),
             records: 0,
             entries: 0,
             orphan_pieces: 0,
@@ -210,7 +213,7 @@ impl Picture {
             }
             Kind::Cleaned => {
                 let cleaned = SegmentNumber(frame.term.0);
-                self.cleaned.push(cleaned);
+                self.clean(cleaned);
                 let segment = self.segments.entry(place.segment).or_default();
                 segment.cleaned.push(cleaned);
                 true
@@ -218,10 +221,19 @@ impl Picture {
             Kind::Sealed => {
                 let segment = SegmentNumber(frame.term.0);
                 self.sealed.insert(segment, BatchNumber(frame.index.0));
+                if self.cleaned.remove(&segment) {
+                    self.counted_again.insert(segment);
+                }
                 true
             }
         };
         Ok(made_sense)
+    }
+
+    /// All that is needed of a segment was moved by now.
+    pub(super) fn clean(&mut self, segment: SegmentNumber) {
+        self.cleaned.insert(segment);
+        self.counted_again.remove(&segment);
     }
 
     fn take_hard_state(&mut self, frame: &RawFrame) -> bool {

@@ -1,4 +1,4 @@
-//! What is left of a segment in which something is damaged stays where it is.
+//! What is left of a segment in which something is damaged stays where it is, and what was moved is not given up for it.
 
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
@@ -23,13 +23,19 @@ fn record(index: u64) -> Vec<u8> {
     record
 }
 
-fn write(log: &mut Log<MemDisk>, records: &[Record]) -> BatchPlace {
+fn write_alone(log: &mut Log<MemDisk>, records: &[Record]) -> BatchPlace {
     let mut batch = log.new_batch();
     for record in records {
         assert_eq!(batch.push(record), Push::Taken);
     }
     let place = log.write(&mut batch).expect("written");
     log.sync().expect("synced");
+    place
+}
+
+/// Files are made ready and used again behind it.
+fn write(log: &mut Log<MemDisk>, records: &[Record]) -> BatchPlace {
+    let place = write_alone(log, records);
     while let Some(job) = log.prepare() {
         log.prepared(job.run()).expect("synced");
     }
@@ -59,19 +65,34 @@ fn fill(log: &mut Log<MemDisk>, last: &mut u64) -> Place {
     write(log, &[entry(DEAD, *last, &[9; 100])]).place
 }
 
+/// Those that are needed.
+fn first_entries() -> Vec<Record> {
+    let all = (1..=2).map(|index| {
+        let data = [&[7; BYTE as usize][..], &record(index)].concat();
+        entry(NEEDED, index, &data)
+    });
+    all.collect()
+}
+
+/// What a cleaner writes of them.
+fn kept() -> Vec<Record> {
+    let all = (1..=2).map(|index| Record::Kept {
+        partition: PartitionId(NEEDED),
+        term: Term(1),
+        index: LogIndex(index),
+        byte: BYTE,
+        data: Bytes::from(record(index)),
+    });
+    all.collect()
+}
+
 /// A log of which two entries are needed. A cleaner has moved both into the last batch of a segment, which is given.
 fn moved_to_the_end(
     disk: &MemDisk,
     store: &CheckpointStore<MemDisk>,
 ) -> (Log<MemDisk>, BatchPlace) {
     let (mut log, _) = open(disk, 1, &Manifests::new()).expect("an empty folder");
-    let first: Vec<Record> = (1..=2)
-        .map(|index| {
-            let data = [&[7; BYTE as usize][..], &record(index)].concat();
-            entry(NEEDED, index, &data)
-        })
-        .collect();
-    let old = write(&mut log, &first).place.segment;
+    let old = write(&mut log, &first_entries()).place.segment;
     let mut last = 0;
     let before_end = SEGMENT - 2 * BLOCK_BYTES as u64;
     loop {
@@ -80,14 +101,7 @@ fn moved_to_the_end(
             break;
         }
     }
-    let kept = (1..=2).map(|index| Record::Kept {
-        partition: PartitionId(NEEDED),
-        term: Term(1),
-        index: LogIndex(index),
-        byte: BYTE,
-        data: Bytes::from(record(index)),
-    });
-    let moved = write(&mut log, &kept.collect::<Vec<_>>());
+    let moved = write(&mut log, &kept());
     assert_eq!(moved.place.offset, before_end + BLOCK_BYTES as u64);
     checkpoint(&mut log, store, NEEDED, &[1, 2], 2);
     checkpoint(&mut log, store, DEAD, &[], last);
@@ -153,4 +167,146 @@ fn i1_what_is_left_of_a_damaged_batch_at_the_end_of_a_segment_is_not_taken_for_m
     let left: Vec<_> = kept.iter().map(|it| (it.index, &it.data[..])).collect();
     assert_eq!(left, [(LogIndex(2), &record(2)[..])]);
     log.check();
+}
+
+/// A log that has just called a segment cleaned, whose file is as it was.
+struct Cleaned {
+    disk: MemDisk,
+    checkpoints: MemDisk,
+    /// The segment.
+    old: SegmentNumber,
+    /// A batch in which nothing is needed, of a segment between.
+    dead: Place,
+    /// What was moved.
+    moved: Place,
+    /// The last entry in which nothing is needed.
+    last: u64,
+}
+
+/// Where the log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    InSegment,
+    /// The next batch finds no room in the last one.
+    AtSegmentsEnd,
+}
+
+impl Cleaned {
+    fn new(end: End) -> Self {
+        let (disk, checkpoints) = (MemDisk::new(), MemDisk::new());
+        let (store, _) = CheckpointStore::open(checkpoints.clone(), NODE).expect("an empty folder");
+        let (mut log, _) = open(&disk, 1, &Manifests::new()).expect("an empty folder");
+        let old = write(&mut log, &first_entries()).place.segment;
+        let (mut last, mut from) = (0, old);
+        let mut leave = |log: &mut _| loop {
+            let place = fill(log, &mut last);
+            if place.segment > from {
+                from = place.segment;
+                return place;
+            }
+        };
+        let dead = leave(&mut log);
+        leave(&mut log);
+        let moved = write(&mut log, &kept()).place;
+        leave(&mut log);
+        // Nothing of either partition is in doubt for what is lost before.
+        write(&mut log, &[entry(NEEDED, 3, &[7; 100])]);
+        let mut place = fill(&mut log, &mut last);
+        let block = BLOCK_BYTES as u64;
+        while end == End::AtSegmentsEnd && place.offset < SEGMENT - 2 * block {
+            place = fill(&mut log, &mut last);
+        }
+        checkpoint(&mut log, &store, NEEDED, &[1, 2], 2);
+        checkpoint(&mut log, &store, DEAD, &[], last - 1);
+        write_alone(&mut log, &[Record::Cleaned { segment: old }]);
+        let names = disk.names();
+        assert!(names.contains(&old.file_name()), "it is not used again yet");
+        Self {
+            disk,
+            checkpoints,
+            old,
+            dead,
+            moved,
+            last,
+        }
+    }
+
+    /// All is read. How much is damaged, and what can be read of the entries that are needed; then files are used again and removed.
+    fn start(&self, counter: u32) -> (Log<MemDisk>, usize, Vec<LogIndex>) {
+        let checkpoints = self.checkpoints.kill();
+        let (_, loaded) = CheckpointStore::open(checkpoints, NODE).expect("opens");
+        let mut config = config();
+        config.reads_all = true;
+        let opened = Log::open(self.disk.kill(), config, start(counter), &loaded.manifests);
+        let (mut log, found) = opened.expect("opens");
+        log.check();
+        let mut reader = log.reader(PartitionId(NEEDED));
+        let there = [1, 2].map(LogIndex).into_iter();
+        let there = there.filter(|index| match reader.read(*index) {
+            Ok(read) => read.data[BYTE as usize..] == record(index.0),
+            Err(_) => false,
+        });
+        let there = there.collect();
+        while let Some(job) = log.prepare() {
+            log.prepared(job.run()).expect("synced");
+        }
+        (log, found.report.damages.len(), there)
+    }
+
+    fn rot(&self, place: Place) {
+        let name = place.segment.file_name();
+        // Its header: nothing of it is left.
+        self.disk.rot(&name, place.offset + 20, 1);
+    }
+
+    fn is_there(&self, segment: SegmentNumber) -> bool {
+        self.disk.names().contains(&segment.file_name())
+    }
+}
+
+const BOTH: [LogIndex; 2] = [LogIndex(1), LogIndex(2)];
+
+/// What was moved was damaged, so the segment that it came from was kept. The damaged one went, since nothing of what was left in it was needed; then
+/// nothing was damaged any more, and the next start took the other one for cleaned as well.
+#[test]
+fn i1_a_segment_that_was_kept_for_what_is_damaged_is_kept_when_that_is_gone() {
+    for end in [End::InSegment, End::AtSegmentsEnd] {
+        let mut log = Cleaned::new(end);
+        log.rot(log.moved);
+        let (_, damages, there) = log.start(2);
+        assert_eq!((damages, &there[..]), (1, &BOTH[..]), "{end:?}");
+        assert!(!log.is_there(log.moved.segment), "nothing of it is needed");
+        for counter in 3..5 {
+            let (mut after, damages, there) = log.start(counter);
+            assert_eq!((damages, &there[..]), (0, &BOTH[..]), "{end:?}");
+            // Heads of further segments say the same.
+            for _ in 0..40 {
+                fill(&mut after, &mut log.last);
+            }
+        }
+    }
+}
+
+/// Another segment was damaged. What a segment holds whole is not moved out of another one: so what was moved first went, and then the segment itself.
+#[test]
+fn i1_a_segment_that_was_kept_for_another_one_is_not_called_cleaned_again() {
+    for end in [End::InSegment, End::AtSegmentsEnd] {
+        let log = Cleaned::new(end);
+        log.rot(log.dead);
+        let (mut second, damages, there) = log.start(2);
+        assert_eq!((damages, &there[..]), (1, &BOTH[..]), "{end:?}");
+        assert!(!log.is_there(log.dead.segment), "nothing of it is needed");
+        // As the cleaner ends with it, without a record moved.
+        let segment = log.moved.segment;
+        assert!(second.source(segment).is_some(), "it may be cleaned");
+        write(&mut second, &[Record::Cleaned { segment }]);
+        drop(second);
+        let (mut third, damages, there) = log.start(3);
+        assert_eq!((damages, &there[..]), (0, &BOTH[..]), "{end:?}");
+        // Cleaned once more it is free.
+        let cleaned = third.counts().cleaned;
+        write(&mut third, &kept());
+        write(&mut third, &[Record::Cleaned { segment: log.old }]);
+        assert_eq!(third.counts().cleaned, cleaned + 1, "{end:?}");
+    }
 }

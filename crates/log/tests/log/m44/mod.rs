@@ -2,6 +2,7 @@
 //! refuses.
 
 mod covered;
+mod ended;
 mod files;
 mod lost;
 mod recorded;
