@@ -26,6 +26,7 @@ mod server;
 mod subscribe;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod version;
 
 use std::process::ExitCode;
@@ -84,6 +85,8 @@ enum Command {
     Acl(operate::Acl),
     /// All users and roles at once: export, import
     Access(operate::Access),
+    /// Certificates of one's own: new-ca, new-cert, show
+    Tls(tls::Tls),
     /// What the server holds and how much goes through it
     Top(operate::Top),
     /// Comings and goings of clients, as they happen
@@ -135,6 +138,7 @@ fn main() -> ExitCode {
         Command::Domain(arguments) => operate::run_domains(&arguments).into(),
         Command::Acl(arguments) => operate::run_acl(&arguments).into(),
         Command::Access(arguments) => operate::run_access(&arguments).into(),
+        Command::Tls(arguments) => tls::run(&arguments).into(),
         Command::Top(arguments) => operate::run_top(&arguments).into(),
         Command::Events(arguments) => operate::run_events(&arguments).into(),
         Command::Errors(arguments) => operate::run_errors(&arguments).into(),

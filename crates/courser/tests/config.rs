@@ -7,10 +7,10 @@ use std::path::Path;
 fn settings_are_checked_shown_and_compared() {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config");
     let folder = tempfile::tempdir().expect("a folder");
-    for case in ["config.trycmd", "init.trycmd"] {
+    for case in ["config.trycmd", "init.trycmd", "tls.trycmd"] {
         fs::copy(cases.join(case), folder.path().join(case)).expect("copied");
     }
-    for case in ["config", "init"] {
+    for case in ["config", "init", "tls"] {
         fs::create_dir(folder.path().join(format!("{case}.in"))).expect("a new folder");
         // What a case writes stays with it.
         fs::create_dir(folder.path().join(format!("{case}.out"))).expect("a new folder");

@@ -25,33 +25,44 @@ impl Drop for Server {
     }
 }
 
-/// `ca.pem` and what it has signed: `server.pem` of the name, `expired.pem` of it, `client.pem`; and `other.pem`, an authority that signed
-/// nothing.
+/// As our users make them, `ca.pem` and what it has signed: `server.pem` of a name and an address, `client.pem`. Beside them what the program makes
+/// for nobody: `expired.pem` of that authority, and `other.pem`, an authority that signed nothing.
 fn certificates(folder: &Path) {
-    let write = |name: &str, text: String| fs::write(folder.join(name), text).expect("a file");
-    let authority = |name: &str| {
-        let key = KeyPair::generate().expect("keys can be made");
-        let mut params = CertificateParams::new(Vec::new()).expect("no names");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, name);
-        let certificate = params.self_signed(&key).expect("it can be signed");
-        write(&format!("{name}.pem"), certificate.pem());
-        write(&format!("{name}.key"), key.serialize_pem());
-        Issuer::new(params, key)
+    let make = |arguments: &[&str]| {
+        let made = Command::new(COURSER)
+            .current_dir(folder)
+            .arg("tls")
+            .args(arguments)
+            .args(["--folder", "."])
+            .output()
+            .expect("the program can be started");
+        assert!(made.status.success(), "{made:?}");
     };
-    let ca = authority("ca");
-    authority("other");
-    let here = || vec!["localhost".to_owned()];
-    for (name, names) in [("server", here()), ("expired", here()), ("client", vec![])] {
+    make(&["new-ca"]);
+    make(&["new-cert", "localhost", "127.0.0.1", "--file", "server"]);
+    make(&["new-cert", "client", "--client"]);
+    let write = |name: &str, params: CertificateParams, ca: Option<&Issuer<'_, KeyPair>>| {
         let key = KeyPair::generate().expect("keys can be made");
-        let mut params = CertificateParams::new(names).expect("DNS names");
-        if name == "expired" {
-            params.not_after = date_time_ymd(2020, 1, 1);
+        let certificate = match ca {
+            Some(ca) => params.signed_by(&key, ca),
+            None => params.self_signed(&key),
+        };
+        let certificate = certificate.expect("it can be signed");
+        for (ending, text) in [("pem", certificate.pem()), ("key", key.serialize_pem())] {
+            fs::write(folder.join(format!("{name}.{ending}")), text).expect("a file");
         }
-        let certificate = params.signed_by(&key, &ca).expect("it can be signed");
-        write(&format!("{name}.pem"), certificate.pem());
-        write(&format!("{name}.key"), key.serialize_pem());
-    }
+    };
+    let read = |name: &str| fs::read_to_string(folder.join(name)).expect("it was made");
+    let key = KeyPair::from_pem(&read("ca.key")).expect("a key");
+    let ca = Issuer::from_ca_cert_pem(&read("ca.pem"), key).expect("an authority");
+    let names = vec!["localhost".to_owned()];
+    let mut expired = CertificateParams::new(names).expect("DNS names");
+    expired.not_after = date_time_ymd(2020, 1, 1);
+    write("expired", expired, Some(&ca));
+    let mut other = CertificateParams::default();
+    other.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    other.distinguished_name.push(DnType::CommonName, "other");
+    write("other", other, None);
 }
 
 impl Server {

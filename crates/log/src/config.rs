@@ -33,7 +33,11 @@ pub struct LogConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(feature = "testing"),
-    allow(unreachable_pub, reason = "exported by the module `testing`")
+    allow(
+        unreachable_pub,
+        dead_code,
+        reason = "exported and made by the module `testing`"
+    )
 )]
 pub enum Planted {
     /// A sync says that it is done and is not (I2).
