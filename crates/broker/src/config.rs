@@ -11,6 +11,7 @@ use courser_engine::Limits;
 use courser_mqtt::front::{BadReference, Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
 use courser_settings::{Durability, Keep, Mqtt, Settings, memory_least};
 
+use crate::access::Backoff;
 use crate::memory::{self, MemoryError};
 use crate::partition_limits::{Keepers, PartitionLimits};
 use crate::peer::{Entrance, ListenerId};
@@ -149,6 +150,11 @@ impl Config {
             connections: given(limits.connections),
             ..courser_access::Limits::default()
         }
+    }
+
+    /// How long addresses wait whose logins fail.
+    pub(crate) fn backoff(&self) -> Backoff {
+        Backoff::new(&self.settings.login_failures)
     }
 
     /// Bytes of messages that wait which may be in memory, of all partitions: without a log there is nowhere else for them.
