@@ -1,4 +1,4 @@
-//! What a shard does as the memory of the process runs out: publishers are read less, then publishes and connections are refused
+//! What a shard does as the memory of the process runs out: free buffers go, publishers are read less, then publishes and connections are refused
 //! and clients are closed that hold much and do not go on. All of it ends by itself with its reason.
 
 use std::sync::Arc;
@@ -71,6 +71,17 @@ impl Shard {
         let budget = Arc::clone(&self.memory.budget);
         let before;
         (before, self.hub.memory) = budget.look(snapshot().live_bytes());
+        if self.hub.memory >= Level::Tight {
+            // As long as memory is short: what comes back between two looks goes with the next one.
+            self.pool.trim();
+            self.tuning.trim_output();
+        }
+        if before < self.hub.memory && self.hub.memory >= Level::Tight {
+            // A shard that sleeps may have free buffers, and what is to be closed.
+            for doze in &self.hub.links.ports.dozes {
+                doze.wake();
+            }
+        }
         if before < Level::Full && self.hub.memory >= Level::Full {
             let held = held();
             let (largest, largest_bytes) = held.largest();
@@ -81,10 +92,6 @@ impl Shard {
                 largest_bytes,
                 "memory.max is nearly used up: publishes and connections are refused"
             );
-            // A shard that sleeps may have what is to be closed.
-            for doze in &self.hub.links.ports.dozes {
-                doze.wake();
-            }
         }
         let rooms = budget.keep(self.hub.id.0.into(), self.partitions.kept());
         // Also those that have come since.
