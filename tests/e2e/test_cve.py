@@ -175,6 +175,21 @@ def test_mosquitto_2_0_12_many_user_properties(raw):
         client.receive()
 
 
+@pytest.mark.v5
+def test_mosquitto_2_0_12_many_user_properties_of_a_publish(raw):
+    """PUBLISH with tens of thousands of user properties, on twenty connections at once: over quota, and nobody else notices."""
+    pairs = wire.prop("user_property", ("k", "")) * 30_000
+    reader = raw.subscriber(raw.topic("many"), name="reader", qos=1)
+    clients = [raw.connect(f"many{number}") for number in range(20)]
+    for client in clients:
+        with contextlib.suppress(OSError):
+            client.send(wire.publish(V5, raw.topic("many"), b"x", qos=1, packet_id=1, properties=pairs))
+    raw.connect("meanwhile").ping()
+    for client in clients:
+        client.expect_closed(0x97)
+    reader.ping()
+
+
 @pytest.mark.parametrize("kind", [wire.PUBLISH, wire.SUBSCRIBE, wire.PINGREQ, wire.AUTH, 0])
 def test_cve_2023_0809_large_first_packet(raw, kind):
     """A first packet that is not CONNECT and announces 200 MiB: closed at its first byte, nothing kept."""

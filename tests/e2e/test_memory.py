@@ -1,7 +1,7 @@
 """`memory.max` is kept under floods: the process lives, clients that behave are served, and all recovers when a flood ends. What share of
 their messages may be refused meanwhile is in docs/limits.md.
 
-Each flood alone with a small budget, and all of them one after the other with 256 MiB in a control group of 512 MiB.
+Each flood alone with a small budget, all of them one after the other with 256 MiB in a control group of 512 MiB, and four in the smallest groups.
 """
 
 import contextlib
@@ -42,11 +42,12 @@ PATIENCE = 3
 
 
 class Server:
+    """With so much memory; None: what it takes by itself."""
+
     def __init__(self, folder, max_bytes, group=None):
-        self.max_bytes = max_bytes
         self.log = folder / "server.log"
         command = [str(Courser.binary()), "server", "--mqtt", "127.0.0.1:0", "--data", str(folder / "data"), "--shards", "2"]
-        command += ["--set", f"memory.max={max_bytes >> 20}MiB", "--set", "http.listen=", "--set", "session.queue_bytes_max=1GiB"]
+        command += ["--set", f"memory.max={(max_bytes or 0) >> 20}MiB", "--set", "http.listen=", "--set", "session.queue_bytes_max=1GiB"]
         # So that few readers can hold much.
         command += ["--set", "mqtt.output_bytes_max=64MiB"]
         authority = doors.Authority(folder / "certificates")
@@ -63,6 +64,7 @@ class Server:
         found = re.findall(r"^MQTT .* on 127.0.0.1:(\d+)(?: \((\w+)\))?$", self.log.read_text(), re.MULTILINE)
         self.ports = {name or "mqtt": int(port) for port, name in found}
         self.port = self.ports["mqtt"]
+        self.max_bytes = max_bytes or int(re.search(r"^memory: at most (\d+) MiB", self.log.read_text(), re.MULTILINE)[1]) << 20
         self.peak = 0
         self.done = threading.Event()
         self.poll = threading.Thread(target=self._poll)
@@ -636,3 +638,22 @@ def test_memory_is_kept_in_a_control_group(tmp_path):
     assert code == 0 and all(said in log for _, _, said in FLOODS.values()), log
     assert server.peak <= LARGE * 1.15, f"{server.peak >> 20} MiB: {log}"
     print(f"peak {server.peak / LARGE:.2f} of {LARGE >> 20} MiB; healthy served {healthy.served} times")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mib", [32, 64])
+def test_memory_is_kept_in_the_smallest_control_groups(tmp_path, mib):
+    """The smallest one in which a server starts, and a usual one, without `memory.max`: the kernel ends nothing, and what is kept fills no memory, so that
+    who behaves is served all the while."""
+    try:
+        with groups.memory_group(mib * MIB) as group:
+            server = Server(tmp_path, None, group)
+            try:
+                with Healthy(server.port) as healthy:
+                    for name in ("connections", "retained", "queued", "stalled"):
+                        flood(server, healthy, name)
+            finally:
+                code, log = server.stop()
+    except groups.CannotMake as reason:
+        pytest.skip(f"no control group can be made here: {reason}")
+    assert code == 0, log

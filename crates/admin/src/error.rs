@@ -63,7 +63,7 @@ codes! {
     /// The route does not take this method.
     BadMethod = 1007, "bad_method", METHOD_NOT_ALLOWED, "the page /api lists the methods of all routes";
     /// Too many logins from this address have failed, or are under way.
-    LoginRate = 1008, "login_rate", TOO_MANY_REQUESTS, "wait a minute; the token and the socket do not wait";
+    LoginRate = 1008, "login_rate", TOO_MANY_REQUESTS, "wait, for a minute at most or what login_failures.wait_max says; the token and the socket do not wait";
     /// No connection has this client id.
     NoClient = 1100, "no_client", NOT_FOUND, "courser client list shows who is connected";
     /// No session is kept for this client id.

@@ -187,7 +187,7 @@ pub struct Broker {
     dozes: Vec<Arc<Doze>>,
     stop: Arc<StopSignal>,
     stop_timeout: Duration,
-    access: Arc<Access>,
+    logins: Arc<Logins>,
     kept: Option<Kept>,
     control: Control,
 }
@@ -264,7 +264,7 @@ fn make_logins(
             thread::available_parallelism().map_or(1, NonZero::get),
             config.memory_max,
         ),
-        throttle: Throttle::new(config.memory_max),
+        throttle: Throttle::new(config.memory_max, config.backoff()),
         presence: Presence::default(),
         refusals: Refusals::default(),
         tokens,
@@ -387,7 +387,7 @@ impl Broker {
             doors,
             threads: Vec::new(),
             control,
-            access: Arc::clone(&logins.access),
+            logins: Arc::clone(&logins),
             dozes,
             stop,
             stop_timeout: config.stop_timeout,
@@ -450,8 +450,8 @@ impl Broker {
 
     /// Users and roles: to look at and to change.
     #[must_use]
-    pub const fn access(&self) -> &Arc<Access> {
-        &self.access
+    pub fn access(&self) -> &Arc<Access> {
+        &self.logins.access
     }
 
     /// Takes the accounts that `courser init` left in the data folder; to be called once it serves. Who they are. Blocks.
@@ -460,7 +460,7 @@ impl Broker {
     /// [`BootstrapError`]; the accounts are not there then, and nobody comes in by them.
     pub fn take_bootstrap(&self) -> Result<Vec<UserName>, BootstrapError> {
         match &self.kept {
-            Some(kept) => take_bootstrap(kept.folder.path(), &self.access),
+            Some(kept) => take_bootstrap(kept.folder.path(), self.access()),
             None => Ok(Vec::new()),
         }
     }
@@ -476,7 +476,8 @@ impl Broker {
     pub fn reconfigure(&self, settings: Settings) {
         let config = self.live.get().with(settings);
         // First: shards take the table that has them with the settings.
-        self.access.set_process(config.process_limits());
+        self.logins.access.set_process(config.process_limits());
+        self.logins.throttle.set_backoff(config.backoff());
         self.live.set(Arc::new(config));
         for doze in &self.dozes {
             doze.wake();

@@ -11,9 +11,11 @@ use courser_engine::Limits;
 use courser_mqtt::front::{BadReference, Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
 use courser_settings::{Durability, Keep, Mqtt, Settings, memory_least};
 
+use crate::access::Backoff;
 use crate::memory::{self, MemoryError};
 use crate::partition_limits::{Keepers, PartitionLimits};
 use crate::peer::{Entrance, ListenerId};
+use crate::scant::Scant;
 use crate::slots::{Places, Relaxed};
 
 /// Durable partitions besides partition 0, fixed when a data folder is made (M3).
@@ -151,9 +153,20 @@ impl Config {
         }
     }
 
+    /// How long addresses wait whose logins fail.
+    pub(crate) fn backoff(&self) -> Backoff {
+        Backoff::new(&self.settings.login_failures)
+    }
+
+    /// What there is for what is kept.
+    pub(crate) fn scant(&self) -> Scant {
+        let least = memory_least(&self.settings, self.shards);
+        Scant::new(self.memory_max, least.bytes())
+    }
+
     /// Bytes of messages that wait which may be in memory, of all partitions: without a log there is nowhere else for them.
     fn hot_bytes(&self) -> u64 {
-        let share = memory::hot_share(self.memory_max);
+        let share = self.scant().hot();
         match (
             self.settings.data.store,
             self.settings.session.hot_bytes.bytes(),
@@ -182,7 +195,7 @@ impl Config {
             ..
         } = &self.settings;
         let logged = u64::from(self.places().last_logged());
-        let share = memory::retained_share(self.memory_max);
+        let share = self.scant().retained();
         let retained_bytes = retained.bytes_max.bytes().min(share);
         let retained_bytes = domain.bytes.map_or(retained_bytes, |most| {
             retained_bytes.min(most.max(1).into())

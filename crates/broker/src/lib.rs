@@ -42,6 +42,7 @@ mod partition_limits;
 mod peer;
 mod repair;
 mod rings;
+mod scant;
 mod scrub;
 mod shard;
 mod slots;

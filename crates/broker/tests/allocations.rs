@@ -8,8 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use courser_broker::Summary;
-use courser_memory::{BLOCK_BYTES, Component, Counting, PoolLimits, snapshot, thread_snapshot};
-use support::{Client, broker, broker_on, counter, encode, publish, text};
+use courser_memory::{
+    BLOCK_BYTES, Component, Counting, PoolLimits, held, snapshot, thread_snapshot,
+};
+use support::{Client, broker, broker_on, counter, encode, publish, text, wait};
 
 #[global_allocator]
 static ALLOCATOR: Counting<std::alloc::System> = Counting::new(std::alloc::System);
@@ -381,4 +383,61 @@ fn settled_bytes() -> u64 {
 fn live_bytes() -> u64 {
     courser_memory::fold();
     snapshot().live_bytes()
+}
+
+/// Clients that leave both shards with many free buffers of 64 KiB: each has had a large packet in two pieces, and a large answer.
+fn leave_free_buffers(address: SocketAddr) -> Vec<Client> {
+    const CLIENTS: usize = 32;
+    let mut clients: Vec<Client> = (0..CLIENTS)
+        .map(|number| {
+            let mut client = Client::connect(address, &format!("client-{number}"));
+            client.subscribe("t", 0);
+            client
+        })
+        .collect();
+    let large = publish("nobody", 1, 1, &[b'x'; 30_000]);
+    for client in &mut clients {
+        client.send_raw(&large[..20_000]);
+    }
+    wait("the beginnings are held", || {
+        held().of(Component::Receive) > (CLIENTS * BLOCK_BYTES / 4 * 3) as u64
+    });
+    for client in &mut clients {
+        client.send_raw(&large[20_000..]);
+        assert_eq!(client.receive().first, 0x40);
+    }
+    // One after the other in one write: they are copied, small as they are.
+    clients[0].send_raw(&publish("t", 0, 0, &[b'x'; 200]).repeat(200));
+    for client in &mut clients {
+        (0..200).for_each(|_| drop(client.receive_publish()));
+    }
+    clients
+}
+
+#[test]
+fn free_buffers_are_given_back_while_memory_is_short() {
+    const MIB: u64 = 1 << 20;
+    // Of memory.max: in the middle of where publishers are read less, and nothing is refused or closed.
+    const TIGHT: u64 = 64 * MIB / 32 * 21;
+    let _alone = alone();
+    let broker = broker(2, &["memory.max=64MiB", "sys.interval=0s"], |_| {});
+    let mut clients = leave_free_buffers(broker.addresses()[0]);
+    let buffers = || (held().of(Component::Receive), held().of(Component::Output));
+    let (receive, output_before) = buffers();
+    assert!(receive > MIB, "free receive buffers are kept: {receive}");
+    let ballast = vec![1_u8; TIGHT.saturating_sub(live_bytes()) as usize];
+    // One shard has something to do, and wakes the other one.
+    wait("free buffers are given back", || {
+        clients[0].send(0xC0, &[]);
+        assert_eq!(clients[0].receive().first, 0xD0);
+        let (receive, output) = buffers();
+        // What outputs are written with stays.
+        receive < MIB / 4 && output + BLOCK_BYTES as u64 <= output_before
+    });
+    drop(std::hint::black_box(ballast));
+    // And are there again where they are wanted.
+    drop(clients);
+    drop(leave_free_buffers(broker.addresses()[0]));
+    let summary = broker.stop().expect("nothing failed");
+    assert_eq!(counter(&summary, "closed_for_memory"), 0);
 }

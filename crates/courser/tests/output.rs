@@ -2,13 +2,15 @@
 
 mod server;
 
-use std::fs::OpenOptions;
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use server::{COURSER, Running, run, server};
 
 /// A listing of several pages whose server is gone behind the first one: no half of it is printed.
@@ -128,4 +130,210 @@ fn what_goes_on_ends_when_nobody_reads() {
         };
         assert_eq!(code, Some(0), "{arguments:?}");
     }
+}
+
+/// What a verb says as one document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Document {
+    /// One thing, which has no field of that name.
+    Thing,
+    /// `{"items": […]}`, and nothing else.
+    Items,
+    /// The same of the server, with `next`.
+    Listing,
+}
+
+impl Document {
+    fn of(text: &str) -> Option<Self> {
+        let Ok(Value::Object(fields)) = serde_json::from_str(text) else {
+            return None;
+        };
+        let items = fields.get("items").map(Value::is_array);
+        match (items, fields.get("next"), fields.len()) {
+            (None, ..) => Some(Self::Thing),
+            (Some(true), None, 1) => Some(Self::Items),
+            (Some(true), Some(Value::Null | Value::String(_)), 2) => Some(Self::Listing),
+            (Some(_), ..) => None,
+        }
+    }
+}
+
+/// A command that succeeds behind those before it. `PORT`, `FOLDER` and `SECRET` stand for what this run has.
+type Case = (Document, &'static str);
+
+const OF_CLIENTS: &[Case] = &[
+    (Document::Items, "probe 127.0.0.1:PORT"),
+    (Document::Thing, "bench mqtt -p PORT -n 20 --quiet"),
+    (Document::Thing, "bench connect -p PORT -n 2 --hold 0"),
+    (Document::Thing, "bench retained -p PORT --topics 5"),
+    (Document::Thing, "bench absent -p PORT -n 5 --topics 1"),
+    (Document::Items, "sub -p PORT kept -C 1"),
+];
+
+const OF_FILES: &[Case] = &[
+    (Document::Thing, "version"),
+    (Document::Items, "errors"),
+    (Document::Thing, "errors 0x8e"),
+    (Document::Thing, "config check"),
+    (Document::Thing, "config show"),
+    (Document::Items, "config diff --set server.shards=2"),
+    (Document::Items, "context list"),
+    (Document::Thing, "backup verify FOLDER/copies"),
+    (Document::Thing, "backup prune FOLDER/copies --keep 1 --yes"),
+    (
+        Document::Thing,
+        "restore FOLDER/copies --data FOLDER/restored",
+    ),
+];
+
+const OF_OPERATORS: &[Case] = &[
+    (Document::Thing, "config show"),
+    (Document::Items, "config diff"),
+    (Document::Thing, "config reload"),
+    (Document::Thing, "inspect damage"),
+    (Document::Items, "top -n 1"),
+    (Document::Items, "events --no-follow"),
+    (Document::Listing, "listener list"),
+    (Document::Listing, "client list"),
+    (Document::Thing, "client show past"),
+    (Document::Items, "client kick --all --yes"),
+    (Document::Items, "client redirect --all --to other --yes"),
+    (Document::Listing, "session list"),
+    (Document::Thing, "session show away"),
+    (Document::Listing, "subscription list"),
+    (Document::Items, "session delete away --yes"),
+    (Document::Listing, "retained list"),
+    (Document::Thing, "retained show kept"),
+    (Document::Items, "retained delete kept --yes"),
+    (Document::Items, "retained delete --match none/# --yes"),
+    (Document::Items, "role add some"),
+    (Document::Items, "role set some --administration read --yes"),
+    (Document::Thing, "role show some"),
+    (Document::Listing, "role list"),
+    (Document::Items, "acl grant some publish a/#"),
+    (Document::Listing, "acl list"),
+    (
+        Document::Items,
+        "user add anna --role some --password-file SECRET",
+    ),
+    (Document::Thing, "acl test --user anna --publish a/b"),
+    (Document::Items, "acl revoke some publish a/# --yes"),
+    (Document::Thing, "user show anna"),
+    (Document::Items, "user set anna --remove-role some --yes"),
+    (
+        Document::Items,
+        "user set-password anna --password-file SECRET --yes",
+    ),
+    (Document::Items, "user disable anna --yes"),
+    (Document::Items, "user enable anna"),
+    (Document::Items, "user import SECRET.none"),
+    (Document::Listing, "user list"),
+    (Document::Items, "user remove anna --yes"),
+    (Document::Items, "role remove some --yes"),
+    (Document::Thing, "domain show default"),
+    (
+        Document::Items,
+        "domain set default --quota queued_messages=1000 --yes",
+    ),
+    (Document::Listing, "domain list"),
+    (Document::Thing, "access import SECRET.json --yes"),
+    (Document::Thing, "backup create FOLDER/copies"),
+    (Document::Thing, "backup status"),
+];
+
+/// Verbs that no case is for, with why.
+const ELSEWHERE: [(&str, &str); 3] = [
+    ("bench", "the same as `bench mqtt`"),
+    (
+        "client trace",
+        "ends with 27, when its time is over: `tests/operate/watch.trycmd`",
+    ),
+    (
+        "backup stop",
+        "there is none that is under way for long enough",
+    ),
+];
+
+/// All verbs with this flag, by what `--help` says.
+fn verbs_with_output(path: &[&str], found: &mut BTreeSet<String>) {
+    let (_, help) = run(&[path, &["--help"]].concat());
+    let commands = help
+        .split_once("\nCommands:\n")
+        .map_or("", |(_, rest)| rest);
+    for line in commands.lines().take_while(|line| !line.is_empty()) {
+        let name = line
+            .strip_prefix("  ")
+            .and_then(|it| it.split_whitespace().next());
+        if let Some(name) = name.filter(|it| line.starts_with(&format!("  {it}")) && *it != "help")
+        {
+            verbs_with_output(&[path, &[name]].concat(), found);
+        }
+    }
+    if help.contains("-o, --output <") {
+        found.insert(path.join(" "));
+    }
+}
+
+/// What a client sees of `-o json` is one object, of one of three shapes, whatever the verb.
+#[test]
+fn one_document_has_one_shape_whatever_the_verb() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let copies = format!(
+        "backup.folders=[\"{}\"]",
+        folder.path().join("copies").display()
+    );
+    fs::create_dir(folder.path().join("copies")).expect("a folder");
+    let (_server, mqtt, _) = server(&data, &["--set", &copies]);
+    let port = mqtt.rsplit_once(':').expect("a port").1;
+    let secret = folder.path().join("secret").display().to_string();
+    for (end, text) in [
+        ("", "correct horse\n"),
+        (".none", ""),
+        (".json", "{\"roles\": {}, \"users\": {}}\n"),
+    ] {
+        fs::write(format!("{secret}{end}"), text).expect("written");
+    }
+    let here = folder.path().display().to_string();
+    let socket = data.join("admin.sock").display().to_string();
+    assert!(
+        run(&[
+            "pub", "-p", port, "-i", "past", "-r", "-q", "1", "kept", "m"
+        ])
+        .0
+    );
+    let away = ["-i", "away", "-c", "-x", "600", "-t", "a", "-E"];
+    assert!(run(&[&["sub", "-p", port], &away[..]].concat()).0);
+    let mut seen: BTreeSet<String> = ELSEWHERE
+        .iter()
+        .map(|(verb, _)| (*verb).to_owned())
+        .collect();
+    let mut found = BTreeSet::new();
+    verbs_with_output(&[], &mut found);
+    let at = ["--server", socket.as_str()];
+    let all = [
+        (OF_CLIENTS, &[][..]),
+        (OF_OPERATORS, &at[..]),
+        (OF_FILES, &[][..]),
+    ];
+    let mut wrong = Vec::new();
+    for (cases, more) in all {
+        for (expected, words) in cases {
+            let words = words.replace("PORT", port).replace("FOLDER", &here);
+            let words = words.replace("SECRET", &secret);
+            let words: Vec<&str> = words
+                .split(' ')
+                .chain(["-o", "json"])
+                .chain(more.iter().copied())
+                .collect();
+            let (done, text) = run(&words);
+            if !done || Document::of(&text) != Some(*expected) {
+                wrong.push(format!("{words:?} ({done}), not {expected:?}: {text}"));
+            }
+            let verb = (1..=2).rev().map(|count| words[..count].join(" "));
+            seen.extend(verb.into_iter().find(|verb| found.contains(verb)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(seen, found, "each verb has a case");
 }

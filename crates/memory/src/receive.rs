@@ -168,7 +168,7 @@ impl ReceivePool {
         self.shared.borrow().stats
     }
 
-    /// Frees every free buffer, for a shard that has become idle or is short of memory.
+    /// Frees every free buffer, for a shard that is short of memory.
     pub fn trim(&self) {
         self.shared.borrow_mut().trim();
     }

@@ -91,8 +91,8 @@ pub use resolved::{Change, Effective, Resolved, Shown, as_file};
 pub use schema::schema;
 pub use source::{Sources, Surroundings};
 pub use table::{
-    Class, Data, Limits, Listener, Listeners, Memory, Mqtt, Retained, Server, Session, Settings,
-    Sys, Tokens, lists, table,
+    Class, Data, Limits, Listener, Listeners, LoginFailures, Memory, Mqtt, Retained, Server,
+    Session, Settings, Sys, Tokens, lists, table,
 };
 pub use template::template;
 pub use value::{

@@ -110,6 +110,18 @@ settings! {
         connections: u32 = 0, in 0..=10_000_000, applies = AtOnce;
     }
 
+    /// Logins that fail: wrong passwords, proofs and tokens, of clients at all listeners and of operators. See docs/security.md.
+    login_failures: LoginFailures {
+        /// Failures of one address, of IPv6 of one /64, that cost it nothing: from that one on it waits after each, also with what is right. All clients of Unix sockets are one. Larger: as many more guesses. 0 is no limit.
+        address_max: u32 = 5, in 0..=1_000_000, applies = AtOnce;
+        /// How long an address waits first. Each further failure doubles it.
+        wait_first: Duration = Duration::from_secs(1), in Duration::from_millis(100)..=Duration::from_secs(3600), applies = AtOnce;
+        /// The longest that an address waits. Longer: fewer guesses, and whoever shares the address with somebody who goes on with a wrong password is kept out for as long.
+        wait_max: Duration = Duration::from_secs(60), in Duration::from_millis(100)..=DAY, applies = AtOnce;
+        /// Time without a failure after which an address is as good as new.
+        forget_after: Duration = Duration::from_secs(600), in Duration::from_secs(1)..=30 * DAY, applies = AtOnce;
+    }
+
     /// What operators use: API, metrics, health.
     http: Http {
         /// Addresses that serve the API, `/metrics`, `/healthz` and `/readyz` over HTTP. An empty list turns it off; the socket `admin.sock` in the data folder stays.

@@ -10,7 +10,7 @@ use courser_settings::{
 };
 
 /// Settings that limit something; the others say what is done.
-const LIMITS: [&str; 10] = [
+const LIMITS: [&str; 12] = [
     "_max",
     "_max_seconds",
     "_maximum",
@@ -18,6 +18,8 @@ const LIMITS: [&str; 10] = [
     "connects_per_second",
     ".max",
     "reserve_bytes",
+    "login_failures.wait_first",
+    "login_failures.forget_after",
     "limits.messages_per_second",
     "limits.bytes_per_second",
     "limits.connections",
@@ -45,6 +47,7 @@ const IN_WORDS: &[(&str, &str, &str)] = &[
     ("listeners.address_connections_max", "", "10,000"),
     ("listeners.address_connects_per_second", "", "500"),
     ("listeners.connects_per_second", "0", "none"),
+    ("login_failures.wait_max", "\"1m\"", "60 s"),
     ("log.reserve_bytes", "\"0B\"", "four segments"),
     (
         "memory.max",

@@ -6,6 +6,7 @@
 
 mod accounts;
 mod authors;
+mod backoff;
 mod bootstrap;
 mod drain;
 mod ends;
@@ -28,6 +29,7 @@ mod wanted;
 
 pub(crate) use accounts::{Accounts, Logins, Secret};
 pub(crate) use authors::Authors;
+pub(crate) use backoff::Backoff;
 pub(crate) use ends::Ends;
 pub(crate) use entry::{VERSION, empty_checkpoint};
 pub(crate) use gate::{Gate, Revoked, limits_of_session, may_publish_will};

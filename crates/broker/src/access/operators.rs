@@ -26,7 +26,7 @@ pub enum LogInError {
     #[error("user name or password are not right")]
     Wrong,
     /// Too many logins have failed from this address.
-    #[error("too many logins of this address have failed: wait a minute")]
+    #[error("too many logins of this address have failed: come again later")]
     Wait,
     /// As many passwords as may wait to be compared, of this address or of all, do.
     #[error("too many passwords wait to be compared: try again")]

@@ -15,18 +15,11 @@ use courser_contract::{Tick, WhyRefused};
 use courser_mqtt::codec::ReasonCode;
 use courser_mqtt::front::AuthStep;
 
+use super::backoff::Backoff;
 use super::drain::{Drain, ms_between};
 use super::lanes::{Amount, Bounds, Lanes, Ticket, Turn};
 use crate::memory::waiting_logins_share;
 
-/// Failures that cost nothing yet.
-const FREE: u32 = 5;
-/// The first wait after them, in milliseconds; each further failure doubles it.
-const FIRST_MS: u64 = 1_000;
-/// The longest wait.
-const LONGEST_MS: u64 = 60_000;
-/// After so long without a failure an address is as good as new.
-const FORGET_MS: u64 = 600_000;
 /// Passwords of one address that are under way at once: so many may turn out to be guesses before the address waits for the first of them.
 const HASHING_MAX: u32 = 8;
 /// Of all: as much as keeps the threads at work while shards hear of what is done. Behind them nobody waits for longer than a second of one thread,
@@ -201,6 +194,7 @@ pub(crate) struct Throttle {
 
 #[derive(Debug)]
 struct Addresses {
+    backoff: Backoff,
     known: HashMap<Origin, Known>,
     /// Before this nobody looks for room.
     look_at: Tick,
@@ -258,10 +252,10 @@ impl Addresses {
             return Admission::Refused(Why::Crowded);
         }
         if let Some(it) = self.known.get_mut(&origin) {
-            it.forget(now);
+            it.forget(&self.backoff, now);
         }
         let it = self.known.get(&origin).copied().unwrap_or_default();
-        if it.is_kept_out(now) {
+        if it.is_kept_out(&self.backoff, now) {
             return Admission::Refused(Why::Failed);
         }
         let work = &mut self.work[kind as usize];
@@ -301,7 +295,7 @@ impl Addresses {
         let under_way = &mut it.under_way[kind as usize];
         *under_way = under_way.saturating_sub(1);
         match looked_at {
-            LookedAt::Guess => it.note_failure(now),
+            LookedAt::Guess => it.note_failure(&self.backoff, now),
             LookedAt::NoGuess if it.failures == 0 && !it.is_busy() => {
                 self.known.remove(&origin);
             }
@@ -315,7 +309,7 @@ impl Addresses {
         while self.work[kind as usize].under_way < kind.of_all() {
             let next = self.work[kind as usize].waiting.take(|origin| {
                 let it = self.known.get(&origin).copied().unwrap_or_default();
-                match it.is_kept_out(now) {
+                match it.is_kept_out(&self.backoff, now) {
                     true => Turn::Over(Err(Why::Failed)),
                     false if it.has_room(kind) => Turn::Over(Ok(())),
                     false => Turn::NotYet,
@@ -335,7 +329,7 @@ impl Addresses {
 
 impl Throttle {
     /// For a process that may have so many bytes.
-    pub(crate) fn new(memory_max: u64) -> Self {
+    pub(crate) fn new(memory_max: u64, backoff: Backoff) -> Self {
         let work = |kind: Kind| Work {
             under_way: 0,
             waiting: Lanes::new(kind.waiting(memory_max)),
@@ -343,10 +337,23 @@ impl Throttle {
         };
         Self {
             addresses: Mutex::new(Addresses {
+                backoff,
                 known: HashMap::new(),
                 look_at: Tick(0),
                 work: Kind::ALL.map(work),
             }),
+        }
+    }
+
+    /// From now on addresses wait so long, those that wait already too. Cost: a look at all that are remembered.
+    pub(crate) fn set_backoff(&self, backoff: Backoff) {
+        let mut addresses = self.addresses();
+        if addresses.backoff == backoff {
+            return;
+        }
+        addresses.backoff = backoff;
+        for it in addresses.known.values_mut() {
+            it.until = backoff.until(it.failures, it.failed_at);
         }
     }
 
@@ -384,8 +391,9 @@ impl Throttle {
     pub(crate) fn failed(&self, origin: Origin, now: Tick) {
         let mut addresses = self.addresses();
         if addresses.has_room(origin, now) {
+            let backoff = addresses.backoff;
             let it = addresses.known.entry(origin).or_default();
-            it.note_failure(now);
+            it.note_failure(&backoff, now);
         }
     }
 
@@ -402,8 +410,8 @@ impl Throttle {
 impl Known {
     /// Whether nothing of it is looked at because of what has failed. Each guess beyond the free ones has its own wait: what comes with it waits
     /// for what becomes of it.
-    const fn is_kept_out(&self, now: Tick) -> bool {
-        now.0 < self.until.0 || self.failures >= FREE && self.is_busy()
+    fn is_kept_out(&self, backoff: &Backoff, now: Tick) -> bool {
+        now < self.until || backoff.is_one_by_one(self.failures) && self.is_busy()
     }
 
     /// Whether less of it is under way than may be.
@@ -416,20 +424,17 @@ impl Known {
     }
 
     /// Long after its last failure it is as good as new.
-    fn forget(&mut self, now: Tick) {
-        if now >= self.failed_at.after_ms(FORGET_MS) {
+    fn forget(&mut self, backoff: &Backoff, now: Tick) {
+        if backoff.forgets(self.failed_at, now) {
             self.failures = 0;
         }
     }
 
-    fn note_failure(&mut self, now: Tick) {
-        self.forget(now);
+    fn note_failure(&mut self, backoff: &Backoff, now: Tick) {
+        self.forget(backoff, now);
         self.failures = self.failures.saturating_add(1);
         self.failed_at = now;
-        if let Some(over) = self.failures.checked_sub(FREE) {
-            let wait = FIRST_MS << over.min(10);
-            self.until = now.after_ms(wait.min(LONGEST_MS));
-        }
+        self.until = self.until.max(backoff.until(self.failures, now));
     }
 }
 

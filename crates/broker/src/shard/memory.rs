@@ -1,4 +1,4 @@
-//! What a shard does as the memory of the process runs out: publishers are read less, then publishes and connections are refused
+//! What a shard does as the memory of the process runs out: free buffers go, publishers are read less, then publishes and connections are refused
 //! and clients are closed that hold much and do not go on. All of it ends by itself with its reason.
 
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use super::connection::{Connection, Life};
 use super::fronts::Access;
 use super::ready::Place;
 use super::timers::Timer;
+use crate::config::Config;
 use crate::memory::{Level, MemoryBudget, Rooms};
 
 /// How often a shard looks, in milliseconds.
@@ -29,6 +30,8 @@ pub(crate) struct MemoryWatch {
     looked: Tick,
     /// Of messages that wait.
     room: MemoryRoom,
+    /// Bytes that messages which wait have less, where memory is scant: this shard's part.
+    withheld: u64,
     /// The next connection to look at.
     cursor: Place,
     armed: bool,
@@ -36,11 +39,12 @@ pub(crate) struct MemoryWatch {
 
 impl MemoryWatch {
     /// Nothing yet.
-    pub(crate) fn new(budget: Arc<MemoryBudget>) -> Self {
+    pub(crate) fn new(budget: Arc<MemoryBudget>, config: &Config) -> Self {
         Self {
             budget,
             looked: Tick(0),
             room: MemoryRoom::Enough,
+            withheld: config.scant().withheld() / u64::from(config.shards.max(1)),
             cursor: 0,
             armed: false,
         }
@@ -71,6 +75,17 @@ impl Shard {
         let budget = Arc::clone(&self.memory.budget);
         let before;
         (before, self.hub.memory) = budget.look(snapshot().live_bytes());
+        if self.hub.memory >= Level::Tight {
+            // As long as memory is short: what comes back between two looks goes with the next one.
+            self.pool.trim();
+            self.tuning.trim_output();
+        }
+        if before < self.hub.memory && self.hub.memory >= Level::Tight {
+            // A shard that sleeps may have free buffers, and what is to be closed.
+            for doze in &self.hub.links.ports.dozes {
+                doze.wake();
+            }
+        }
         if before < Level::Full && self.hub.memory >= Level::Full {
             let held = held();
             let (largest, largest_bytes) = held.largest();
@@ -81,12 +96,10 @@ impl Shard {
                 largest_bytes,
                 "memory.max is nearly used up: publishes and connections are refused"
             );
-            // A shard that sleeps may have what is to be closed.
-            for doze in &self.hub.links.ports.dozes {
-                doze.wake();
-            }
         }
-        let rooms = budget.keep(self.hub.id.0.into(), self.partitions.kept());
+        let mut kept = self.partitions.kept();
+        kept.messages += self.memory.withheld;
+        let rooms = budget.keep(self.hub.id.0.into(), kept);
         // Also those that have come since.
         self.partitions.set_session_room(rooms.sessions);
         let room = rooms.messages;

@@ -319,7 +319,7 @@ impl Shard {
             revoking: None,
             sweep: access::Sweep::beginning_with(&hub.access.table),
             token_end: access::TokenEnd::default(),
-            memory: MemoryWatch::new(parts.memory),
+            memory: MemoryWatch::new(parts.memory, &config),
             pool: ReceivePool::new(PoolLimits::default()),
             store: stationed.store,
             recovery: stationed.recovery,

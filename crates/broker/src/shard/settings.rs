@@ -77,6 +77,11 @@ impl Tuning {
         self.output_bytes_max
     }
 
+    /// Free output buffers go.
+    pub(crate) fn trim_output(&self) {
+        self.pool.trim();
+    }
+
     /// Packets that fronts have received, whatever settings they had.
     pub(crate) fn packets_received(&self) -> PacketNumbers {
         let mut numbers = self.packets_received;

@@ -14,6 +14,7 @@ mod fan_out;
 mod latencies;
 mod lingering;
 mod listeners;
+mod login_failures;
 mod owners;
 mod pacing;
 mod placement;

@@ -1,11 +1,14 @@
 //! Tables for people, JSON for programs. What a client has named itself cannot move a terminal's cursor: everything that is not
 //! plain text is escaped.
+//!
+//! A JSON document is one object, whatever the verb: one thing is that thing, as the API has it, and what there may be several of stands in
+//! `items`, as in the API. A listing has `next` beside it, behind which there is more, or null. Lines have the same objects without that frame.
 
 use std::io::{self, IsTerminal};
 
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::exit::Exit;
 pub(super) use crate::cli::plain::plain;
@@ -83,7 +86,7 @@ fn joined(parts: impl Iterator<Item = String>) -> String {
 }
 
 impl Output {
-    /// Says some rows. The table has these columns, JSON has all fields.
+    /// Says some rows, of which there may be none. The table has these columns, JSON has all fields.
     ///
     /// # Errors
     /// As of [`say`].
@@ -115,7 +118,7 @@ impl Output {
     pub(super) fn text_of_rows(self, rows: &[Value], columns: &[&str]) -> String {
         match self {
             Self::Table => table(rows, columns),
-            Self::Json => self.text(&Value::Array(rows.to_vec())),
+            Self::Json => self.text(&json!({"items": rows})),
             Self::Jsonl => rows.iter().map(|row| self.text(row)).collect(),
         }
     }
@@ -160,7 +163,6 @@ pub(crate) fn is_terminal() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn cells_are_for_people() {

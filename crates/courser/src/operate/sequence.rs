@@ -1,9 +1,9 @@
 //! What comes one after the other while a command looks. As lines each is printed when it comes; as one JSON document all of them are
 //! printed when the last one has come, or none.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::print::{Output, say, say_on};
+use super::print::{Output, say_on};
 use crate::cli::exit::{Exit, usage};
 
 /// Whether the last one ever comes.
@@ -62,17 +62,19 @@ impl Sequence {
     /// There are no more.
     ///
     /// # Errors
-    /// As of [`say`].
+    /// As of [`Output::rows`].
     pub(crate) fn end(self) -> Result<(), Exit> {
         match self.output {
             Output::Table | Output::Jsonl => Ok(()),
-            Output::Json => say(&Output::Json.text(&json!({"items": self.items}))),
+            Output::Json => Output::Json.rows(&self.items, &[]),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -159,7 +159,9 @@ impl Consent {
                     Err(error) if chosen.may_miss(&error) => {}
                     Err(error) => {
                         // What was done is said also where it cannot go on.
-                        self.say(&done)?;
+                        if !done.is_empty() {
+                            self.say(&done)?;
+                        }
                         return Err(error.into());
                     }
                 }
@@ -170,10 +172,7 @@ impl Consent {
     }
 
     fn say(&self, done: &[Value]) -> Result<(), Exit> {
-        match done.is_empty() {
-            true => Ok(()),
-            false => self.output.output().deeds(done),
-        }
+        self.output.output().deeds(done)
     }
 }
 

@@ -43,3 +43,6 @@ pub use text::{Binary, MqttStr, Secret};
 pub use topic::{SharedFilter, TopicFilter, TopicName};
 pub use types::{PacketId, PacketType, ProtocolVersion, QoS, Sender, SubscriptionId, TopicAlias};
 pub use varint::VARINT_MAX;
+
+#[cfg(test)]
+pub(crate) use reader::work::fields_read;

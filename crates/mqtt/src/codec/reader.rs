@@ -25,20 +25,28 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
+    /// All that was there but `left` is read now.
+    #[inline]
+    fn advance(&mut self, left: &'a [u8]) {
+        #[cfg(test)]
+        work::add();
+        self.rest = left;
+    }
+
     #[inline]
     pub(crate) fn bytes(&mut self, len: usize) -> Result<&'a [u8], DecodeErrorKind> {
         let (taken, rest) = self
             .rest
             .split_at_checked(len)
             .ok_or(DecodeErrorKind::Truncated)?;
-        self.rest = rest;
+        self.advance(rest);
         Ok(taken)
     }
 
     #[inline]
     pub(crate) fn u8(&mut self) -> Result<u8, DecodeErrorKind> {
         let (&byte, rest) = self.rest.split_first().ok_or(DecodeErrorKind::Truncated)?;
-        self.rest = rest;
+        self.advance(rest);
         Ok(byte)
     }
 
@@ -48,7 +56,7 @@ impl<'a> Reader<'a> {
             .rest
             .split_first_chunk()
             .ok_or(DecodeErrorKind::Truncated)?;
-        self.rest = rest;
+        self.advance(rest);
         Ok(u16::from_be_bytes(*bytes))
     }
 
@@ -58,7 +66,7 @@ impl<'a> Reader<'a> {
             .rest
             .split_first_chunk()
             .ok_or(DecodeErrorKind::Truncated)?;
-        self.rest = rest;
+        self.advance(rest);
         Ok(u32::from_be_bytes(*bytes))
     }
 
@@ -97,5 +105,24 @@ impl<'a> Reader<'a> {
         } else {
             Err(DecodeErrorKind::TrailingBytes)
         }
+    }
+}
+
+/// How much is read, so that a test can say what a packet costs.
+#[cfg(test)]
+pub(crate) mod work {
+    use std::cell::Cell;
+
+    thread_local! {
+        static READS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn add() {
+        READS.set(READS.get() + 1);
+    }
+
+    /// Fields that this thread has read so far, one that is read again counted again.
+    pub(crate) fn fields_read() -> u64 {
+        READS.get()
     }
 }

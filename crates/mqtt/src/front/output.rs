@@ -57,6 +57,11 @@ impl OutputPool {
         self.free.borrow().bytes
     }
 
+    /// Frees what is free, for a shard that is short of memory.
+    pub fn trim(&self) {
+        drop(self.free.take());
+    }
+
     fn take(&self, bytes: usize) -> Vec<u8> {
         let Some(class) = class_for(bytes) else {
             return made(bytes.next_power_of_two());

@@ -9,7 +9,23 @@ use std::net::SocketAddr;
 pub(super) fn all(view: &View<'_>) -> Vec<Fault> {
     let mut found = too_large(view);
     found.extend(in_the_clear(view));
+    found.extend(forgotten_while_it_waits(view));
     found
+}
+
+/// Waits that end after what they are for has been forgotten: behind each of these an address has free failures again.
+fn forgotten_while_it_waits(view: &View<'_>) -> Option<Fault> {
+    const KEYS: [&str; 2] = ["login_failures.forget_after", "login_failures.wait_max"];
+    let failures = &view.settings().login_failures;
+    (failures.forget_after < failures.wait_max).then(|| {
+        let [forget, wait] = KEYS.map(|key| view.given(key));
+        Fault {
+            keys: KEYS.map(str::to_owned).into(),
+            message: format!(
+                "{forget} is less than {wait}: an address that has waited for longer may guess as often as a new one"
+            ),
+        }
+    })
 }
 
 /// Packets that no session's queue takes, so that their publishers are told that all is well and nobody gets them.

@@ -314,6 +314,17 @@ fn packets_that_no_session_takes_are_doubted() {
 }
 
 #[test]
+fn failures_that_are_forgotten_before_the_wait_for_them_has_ended_are_doubted() {
+    assert!(doubts("[login_failures]\nwait_max = \"10m\"").is_empty());
+    assert_eq!(
+        doubts("[login_failures]\nwait_max = \"1h\""),
+        [
+            r#"f:2:12: login_failures.forget_after = "10m" is less than login_failures.wait_max = "1h": an address that has waited for longer may guess as often as a new one"#
+        ]
+    );
+}
+
+#[test]
 fn what_other_machines_could_read_on_the_way_is_doubted() {
     let listen = |login: &str, address: &str| {
         doubts(&format!(

@@ -12,6 +12,7 @@ use rand::SeedableRng;
 
 use super::super::password::REMEMBER_MS;
 use super::*;
+use crate::access::Backoff;
 use crate::peer::Entrance;
 use crate::rings::Doze;
 
@@ -48,7 +49,7 @@ impl Door {
         let logins = Arc::new(Logins {
             access,
             pool: HashPool::without_threads(),
-            throttle: Throttle::new(u64::MAX),
+            throttle: Throttle::new(u64::MAX, Backoff::default()),
             presence: Presence::default(),
             refusals: Refusals::default(),
             tokens: None,

@@ -8,7 +8,7 @@ use courser_access::{
 };
 
 use super::*;
-use crate::access::{HashPool, Presence, Refusals, Secret, Throttle};
+use crate::access::{Backoff, HashPool, Presence, Refusals, Secret, Throttle};
 
 const FROM: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)));
 
@@ -34,7 +34,7 @@ impl Desk {
         let logins = Arc::new(Logins {
             access: Arc::new(Access::alone()),
             pool: HashPool::without_threads(),
-            throttle: Throttle::new(u64::MAX),
+            throttle: Throttle::new(u64::MAX, Backoff::default()),
             presence: Presence::default(),
             refusals: Refusals::default(),
             tokens: None,

@@ -1,9 +1,27 @@
 use std::sync::Arc;
+use std::time::Duration;
+
+use courser_settings::LoginFailures;
 
 use super::*;
 
 const ONE: Origin = Origin::V4([192, 0, 2, 1]);
 const OTHER: Origin = Origin::V4([192, 0, 2, 2]);
+
+// Where nobody says anything else.
+const FREE: u32 = 5;
+const FIRST_MS: u64 = 1_000;
+const FORGET_MS: u64 = 600_000;
+
+fn made() -> Throttle {
+    Throttle::new(u64::MAX, Backoff::default())
+}
+
+fn backoff(change: impl FnOnce(&mut LoginFailures)) -> Backoff {
+    let mut settings = LoginFailures::default();
+    change(&mut settings);
+    Backoff::new(&settings)
+}
 
 impl Throttle {
     /// Of somebody who does not listen.
@@ -50,7 +68,7 @@ fn fails(throttle: &Throttle, at: Tick) -> bool {
 
 #[test]
 fn s2_guesses_of_one_address_become_rare() {
-    let throttle = Throttle::new(u64::MAX);
+    let throttle = made();
     let looked_at = (0..3_600_000_u64)
         .step_by(100)
         .filter(|&ms| fails(&throttle, Tick(0).after_ms(ms)))
@@ -70,7 +88,7 @@ fn s2_guesses_of_one_address_become_rare() {
 
 #[test]
 fn s2_failures_of_what_is_not_admitted_are_forgotten_too() {
-    let throttle = Throttle::new(u64::MAX);
+    let throttle = made();
     for _ in 0..FREE + 2 {
         throttle.failed(ONE, Tick(0));
     }
@@ -86,7 +104,7 @@ fn s2_failures_of_what_is_not_admitted_are_forgotten_too() {
 
 #[test]
 fn s2_behind_each_wait_an_address_has_one_guess() {
-    let throttle = Throttle::new(u64::MAX);
+    let throttle = made();
     assert!((0..FREE).all(|_| fails(&throttle, Tick(0))));
     let mut now = Tick(0).after_ms(FIRST_MS);
     for wait in [2 * FIRST_MS, 4 * FIRST_MS] {
@@ -107,7 +125,7 @@ fn s2_behind_each_wait_an_address_has_one_guess() {
 
 #[test]
 fn s3_one_address_has_only_a_few_passwords_hashed_at_once() {
-    let throttle = Throttle::new(u64::MAX);
+    let throttle = made();
     let now = Tick(0);
     let come = || throttle.admit(ONE, Kind::Password, now);
     for _ in 0..HASHING_MAX {
@@ -132,7 +150,7 @@ fn s3_one_address_has_only_a_few_passwords_hashed_at_once() {
 /// A fleet behind one address comes back: all of it gets in, in the order in which it came, and no more of it at once than before.
 #[test]
 fn i10_who_comes_beyond_what_may_be_at_once_has_its_turn() {
-    let (throttle, told, now) = (Throttle::new(u64::MAX), Told::default(), Tick(0));
+    let (throttle, told, now) = (made(), Told::default(), Tick(0));
     const FLEET: u32 = 60;
     for who in 0..FLEET {
         let came = told.come(&throttle, ONE, who, now);
@@ -154,7 +172,7 @@ fn i10_who_comes_beyond_what_may_be_at_once_has_its_turn() {
 
 #[test]
 fn i10_a_fleet_does_not_hold_up_other_addresses() {
-    let (throttle, told, now) = (Throttle::new(u64::MAX), Told::default(), Tick(0));
+    let (throttle, told, now) = (made(), Told::default(), Tick(0));
     let fleets = HASHING_OF_ALL_MAX / HASHING_MAX;
     let fleet = |number: u32| Origin::V4((number + 1).to_be_bytes());
     for number in 0..fleets {
@@ -179,7 +197,7 @@ fn i10_a_fleet_does_not_hold_up_other_addresses() {
 /// The guesses of an address are the same few, however many wait behind them.
 #[test]
 fn s2_who_waits_is_refused_when_those_before_it_have_failed() {
-    let (throttle, told, now) = (Throttle::new(u64::MAX), Told::default(), Tick(0));
+    let (throttle, told, now) = (made(), Told::default(), Tick(0));
     let mut looked_at = 0;
     for who in 0..100 {
         looked_at += u32::from(told.come(&throttle, ONE, who, now) == Admission::Go);
@@ -206,7 +224,7 @@ fn s2_who_waits_is_refused_when_those_before_it_have_failed() {
 
 #[test]
 fn i9_who_gives_up_has_no_turn_and_makes_room() {
-    let (throttle, told, now) = (Throttle::new(u64::MAX), Told::default(), Tick(0));
+    let (throttle, told, now) = (made(), Told::default(), Tick(0));
     for who in 0..HASHING_MAX {
         told.come(&throttle, ONE, who, now);
     }
@@ -227,7 +245,7 @@ fn i9_who_gives_up_has_no_turn_and_makes_room() {
 /// Who would wait in vain hears it at once, and may come again when there is less to do.
 #[test]
 fn s3_who_cannot_be_compared_in_its_time_is_refused_at_once() {
-    let throttle = Throttle::new(u64::MAX);
+    let throttle = made();
     let address = |number: u32| Origin::V4(number.to_be_bytes());
     let come = |number: u32, now: Tick| {
         let coming = Coming {
@@ -271,7 +289,7 @@ fn s3_who_cannot_be_compared_in_its_time_is_refused_at_once() {
 /// In the least memory that is served a fleet waits whose passwords are as people make them.
 #[test]
 fn i9_what_waits_is_bounded_by_memory_too() {
-    let throttle = Throttle::new(24 << 20);
+    let throttle = Throttle::new(24 << 20, Backoff::default());
     let come = |origin, bytes| {
         let coming = Coming {
             bytes,
@@ -294,7 +312,7 @@ fn i9_what_waits_is_bounded_by_memory_too() {
 
 #[test]
 fn s3_one_address_has_only_a_share_of_the_tokens() {
-    let throttle = Throttle::new(u64::MAX);
+    let throttle = made();
     let now = Tick(0);
     let admits = |origin| throttle.admit(origin, Kind::Token, now) == Admission::Go;
     let admitted = (0..600).filter(|_| admits(ONE)).count();
@@ -321,7 +339,7 @@ fn s3_one_address_has_only_a_share_of_the_tokens() {
 
 #[test]
 fn what_is_remembered_is_bounded_and_forgotten() {
-    let throttle = Throttle::new(u64::MAX);
+    let throttle = made();
     let fail = |number: u32, at| throttle.failed(Origin::V4(number.to_be_bytes()), at);
     for number in 0..70_000 {
         fail(number, Tick(0));
@@ -359,4 +377,78 @@ fn addresses_that_one_host_can_choose_are_one() {
     assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
     assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
     assert_eq!(of("::ffff:192.0.2.1"), ONE);
+}
+
+#[test]
+fn waits_are_those_of_the_settings() {
+    let settings = backoff(|it| {
+        it.address_max = 2;
+        it.wait_first = Duration::from_millis(300);
+        it.wait_max = Duration::from_millis(1_000);
+        it.forget_after = Duration::from_millis(5_000);
+    });
+    let throttle = Throttle::new(u64::MAX, settings);
+    let mut now = Tick(0);
+    assert!(fails(&throttle, now) && fails(&throttle, now));
+    for wait in [300, 600, 1_000, 1_000] {
+        assert!(!fails(&throttle, now.after_ms(wait - 1)), "{wait}");
+        now = now.after_ms(wait);
+        assert!(fails(&throttle, now), "{wait}");
+    }
+    assert!(!fails(&throttle, now.after_ms(999)));
+    now = now.after_ms(5_000);
+    assert!(fails(&throttle, now) && fails(&throttle, now), "it is new");
+    assert!(!fails(&throttle, now));
+}
+
+#[test]
+fn the_longest_wait_is_reached_from_the_shortest() {
+    let settings = backoff(|it| {
+        it.wait_first = Duration::from_millis(100);
+        it.wait_max = Duration::from_secs(86_400);
+    });
+    assert_eq!(settings.until(FREE + 40, Tick(7)), Tick(86_400_007));
+    assert_eq!(settings.until(u32::MAX, Tick(7)), Tick(86_400_007));
+}
+
+#[test]
+fn without_a_limit_no_failure_costs_anything() {
+    let throttle = Throttle::new(u64::MAX, backoff(|it| it.address_max = 0));
+    assert!((0..1_000).all(|_| fails(&throttle, Tick(0))));
+    // Nor do those that are under way at once wait for each other.
+    for _ in 0..HASHING_MAX {
+        let came = throttle.admit(ONE, Kind::Password, Tick(0));
+        assert_eq!(came, Admission::Go);
+    }
+}
+
+#[test]
+fn who_waits_already_waits_as_new_settings_say() {
+    let throttle = made();
+    for _ in 0..FREE + 3 {
+        throttle.failed(ONE, Tick(0));
+    }
+    let waits = |ms| throttle.waits(ONE, Tick(ms)) == Some(Why::Failed);
+    assert!(waits(7_999) && !waits(8_000));
+    throttle.set_backoff(backoff(|it| it.wait_max = Duration::from_millis(500)));
+    assert!(waits(499) && !waits(500));
+    throttle.set_backoff(backoff(|it| it.wait_first = Duration::from_secs(4)));
+    assert!(waits(31_999) && !waits(32_000));
+    throttle.set_backoff(backoff(|it| it.address_max = 0));
+    assert!(!waits(0));
+}
+
+#[test]
+fn a_wait_that_has_begun_is_not_cut_short_by_what_is_forgotten() {
+    let throttle = Throttle::new(
+        u64::MAX,
+        backoff(|it| it.forget_after = Duration::from_secs(1)),
+    );
+    for _ in 0..FREE + 3 {
+        throttle.failed(ONE, Tick(0));
+    }
+    // Of a login that was admitted before.
+    throttle.failed(ONE, Tick(2_000));
+    assert_eq!(throttle.waits(ONE, Tick(7_999)), Some(Why::Failed));
+    assert_eq!(throttle.waits(ONE, Tick(8_000)), None);
 }

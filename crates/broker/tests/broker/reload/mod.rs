@@ -61,12 +61,16 @@ fn every_setting_that_needs_no_restart_really_changes() {
 
 /// Settings whose effect no client sees: the log's are those of the process (`crates/courser/tests/reload`), a backup takes its
 /// pace when it begins, how many connections a user has only who logs in sees (`tests/owners.rs`), the scrub asks for its period again and again, and an address is told to operators (`tests/listeners.rs`). Messages
-/// become too old in `crates/broker/tests/broker/aging.rs`, and leave memory in `cold.rs` there.
-const SEEN_ELSEWHERE: [&str; 9] = [
+/// become too old in `crates/broker/tests/broker/aging.rs`, leave memory in `cold.rs` there, and who fails to log in waits in `login_failures.rs`.
+const SEEN_ELSEWHERE: [&str; 13] = [
     "backup.bytes_per_second",
     "limits.connections",
     "log.format",
     "log.level",
+    "login_failures.address_max",
+    "login_failures.forget_after",
+    "login_failures.wait_first",
+    "login_failures.wait_max",
     "mqtt.advertised",
     "retained.age_max",
     "scrub.period",

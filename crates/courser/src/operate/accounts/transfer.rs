@@ -174,7 +174,7 @@ pub(super) fn mosquitto(
                 }
             }
         }
-        if !done.is_empty() {
+        if !done.is_empty() || end.is_ok() {
             output.output().deeds(&done)?;
         }
         end

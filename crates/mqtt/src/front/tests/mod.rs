@@ -25,3 +25,4 @@ mod size;
 mod splits;
 mod subscribe;
 mod under_way;
+mod user_properties;

@@ -30,6 +30,25 @@ fn a_written_output_gives_its_buffer_back() {
 }
 
 #[test]
+fn a_pool_that_is_trimmed_has_nothing_and_goes_on() {
+    let pool = OutputPool::new(1 << 20);
+    let mut outputs: Vec<Output> = (0..5).map(|_| Output::new(Rc::clone(&pool))).collect();
+    for output in &mut outputs {
+        output.buffer(1).push(1);
+        output.push_shared(Bytes::from_static(b"shared"));
+    }
+    for output in &mut outputs[1..] {
+        output.advance(7);
+    }
+    assert_eq!(pool.free_bytes(), 4 * 512);
+    pool.trim();
+    assert_eq!(pool.free_bytes(), 0);
+    outputs[0].advance(7);
+    outputs[0].check();
+    assert_eq!(pool.free_bytes(), 512, "what was in use comes back");
+}
+
+#[test]
 fn the_pool_is_bounded() {
     let pool = OutputPool::new(1024);
     let mut outputs: Vec<Output> = (0..5).map(|_| Output::new(Rc::clone(&pool))).collect();
