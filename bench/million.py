@@ -3,22 +3,27 @@
 
     bench/million.py                                    the whole size, within 1 GiB
     bench/million.py --detached 9000 --connected 1000   a quick look
+    bench/million.py --set memory.max=1GiB              with a setting: what the broker refuses is counted
 
 Prints the time, the broker's memory and what a subscription takes. Then some sessions of both kinds are picked at random: a
 publish to a filter of theirs must reach the connected ones at once and the others when they resume. Ends with 1 if anything
-fails or the broker's largest resident size exceeds the limit.
+fails or is refused, or the broker's largest resident size exceeds the limit.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import os
 import random
+import re
+import shlex
 import sys
 import time
 
 import wire
-from brokers import KINDS, Broker, Kind, find_binary, raise_open_files
+from brokers import KINDS, Broker, Kind, find_binary, metrics, raise_open_files
 from wire import Peer, mib
 
 EXPIRY_SECONDS = 3600
@@ -52,6 +57,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--checks", type=int, default=100, help="sessions of each kind that must get a message")
     parser.add_argument("--seed", type=int, default=1, help="decides which sessions are checked")
     parser.add_argument("--broker", default="courser", choices=sorted(KINDS))
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help="of a broker of ours")
     parser.add_argument("--binary", help="another binary of this broker; also from BENCH")
     return parser.parse_args()
 
@@ -60,9 +66,19 @@ def name(session: int) -> str:
     return f"device-{session}"
 
 
-def make(port: int, sessions: range, options: argparse.Namespace, *, stay: bool) -> list[Peer]:
-    """Makes sessions, CONNECT and SUBSCRIBE in one write. They are left behind, or returned connected."""
-    stayed = []
+def granted(peer: Peer) -> int:
+    """How many of its filters a client was granted: none where it was not let in."""
+    # Who is not let in is closed with what it has sent behind its CONNECT.
+    with contextlib.suppress(ConnectionError):
+        if peer.expect(wire.CONNACK)[1] == 0:
+            body = peer.expect(wire.SUBACK)
+            return sum(code <= 2 for code in body[3 + body[2]:])
+    return 0
+
+
+def make(port: int, sessions: range, options: argparse.Namespace, *, stay: bool) -> tuple[list[Peer], int]:
+    """Makes sessions, CONNECT and SUBSCRIBE in one write. They are left behind, or returned connected; and how many filters were granted."""
+    stayed, count = [], 0
     for batch in wire.batches(len(sessions), options.in_flight):
         peers = []
         for session in (sessions[at] for at in batch):
@@ -70,16 +86,21 @@ def make(port: int, sessions: range, options: argparse.Namespace, *, stay: bool)
             peer.send(wire.connect(name(session), expiry_seconds=EXPIRY_SECONDS)
                       + wire.subscribe(filters(session, options.filters), options.qos))
             peers.append(peer)
+        made = []
         for peer in peers:
-            peer.welcomed()
-            peer.subscribed()
+            filters_granted = granted(peer)
+            count += filters_granted
+            if not filters_granted:
+                peer.abort()
+                continue
+            made.append(peer)
             if not stay:
                 peer.send(wire.DISCONNECT)
         if stay:
-            stayed += peers
+            stayed += made
         else:
-            leave(peers)
-    return stayed
+            leave(made)
+    return stayed, count
 
 
 def leave(peers: list[Peer]) -> None:
@@ -90,16 +111,19 @@ def leave(peers: list[Peer]) -> None:
         peer.abort()
 
 
-def build(broker: Broker, options: argparse.Namespace) -> list[Peer]:
-    """All sessions, with a line on each kind."""
+def build(broker: Broker, options: argparse.Namespace) -> tuple[list[Peer], int]:
+    """All sessions, with a line on each kind; those that stay, and how many subscriptions there are."""
     away, here = range(options.detached), range(options.detached, options.detached + options.connected)
     stayed: list[Peer] = []
+    subscriptions = 0
     for kind, sessions, stay in (("detached", away, False), ("connected", here, True)):
         if not sessions:
             continue
         before, _ = wire.memory(broker.pid)
         used, started = wire.cpu_seconds(broker.pid), time.monotonic()
-        stayed += make(broker.port, sessions, options, stay=stay)
+        more, count = make(broker.port, sessions, options, stay=stay)
+        stayed += more
+        subscriptions += count
         seconds = time.monotonic() - started
         wire.wait_until_idle(broker.pid)
         after, _ = wire.memory(broker.pid)
@@ -107,7 +131,28 @@ def build(broker: Broker, options: argparse.Namespace) -> list[Peer]:
         print(f"{len(sessions):>7,} {kind:9} sessions in {seconds:5.1f} s ({len(sessions) / seconds:,.0f}/s; broker CPU "
               f"{used * 1e6 / len(sessions):.0f} µs each), RSS {mib(before)} -> {mib(after)}: "
               f"{(after - before) / len(sessions):,.0f} B a session", flush=True)
-    return stayed
+    return stayed, subscriptions
+
+
+def counted(broker: Broker) -> str:
+    """What a broker of ours with `/metrics` counts against memory.max."""
+    try:
+        found = dict(re.findall(r'^courser_memory_bytes{use="(\w+)"} (\S+)$', metrics(broker.values["http"]), re.MULTILINE))
+    except OSError:
+        return ""
+    said = {"allocated": "allocated", "sessions": "of sessions by their weights", "resident": "resident"}
+    return ", ".join(f"{mib(float(found[use]))} {what}" for use, what in said.items() if use in found)
+
+
+def checks(broker: Broker, stayed: list[Peer], options: argparse.Namespace) -> dict[str, int]:
+    """Failures of each kind."""
+    pick = random.Random(options.seed)
+    return {
+        "connected": check_connected(broker, stayed, options, pick),
+        "resumed": check_detached(broker, options, pick),
+        # Last: what it leaves for the sessions that are away would come before their own messages.
+        "region": check_region(broker, stayed, options),
+    }
 
 
 def check_connected(broker: Broker, stayed: list[Peer], options: argparse.Namespace, pick: random.Random) -> int:
@@ -172,29 +217,28 @@ def main() -> int:
     binary = options.binary or (os.environ.get("BENCH") if options.broker.startswith("courser") else None)
     if binary:
         kind = Kind(kind.name, binary, kind.command, kind.files)
+    if options.settings:
+        kind = dataclasses.replace(kind, command=kind.command + "".join(f" --set {shlex.quote(it)}" for it in options.settings))
     if find_binary(kind) is None:
         raise SystemExit(f"{kind.binary} is missing: cargo build --release -p courser")
     print(wire.machine())
-    pick = random.Random(options.seed)
+    wanted = (options.detached + options.connected) * options.filters
     with Broker(kind) as broker:
         before, _ = wire.memory(broker.pid)
-        stayed = build(broker, options)
+        stayed, subscriptions = build(broker, options)
         after, _ = wire.memory(broker.pid)
-        subscriptions = (options.detached + options.connected) * options.filters
-        failures = {
-            "connected": check_connected(broker, stayed, options, pick),
-            "resumed": check_detached(broker, options, pick),
-            # Last: what it leaves for the sessions that are away would come before their own messages.
-            "region": check_region(broker, stayed, options),
-        }
+        print(f"{subscriptions:,} of {wanted:,} subscriptions are granted; {counted(broker)}", flush=True)
+        # Of those that are picked all are there.
+        failures = {"granted": wanted - subscriptions} if subscriptions < wanted else checks(broker, stayed, options)
         _, largest = wire.memory(broker.pid)
         # Before the broker stops: its TIME_WAIT would hold the ports for the next run.
         for peer in stayed:
             peer.abort()
         rest = wire.wait_until_idle(broker.pid)
         last, _ = wire.memory(broker.pid)
+        print(f"when all are away: {counted(broker)}")
     within = largest <= options.limit_mib * 1048576
-    print(f"{subscriptions:,} subscriptions: {mib(after - before)}, {(after - before) / subscriptions:.0f} B each; largest RSS "
+    print(f"{subscriptions:,} subscriptions: {mib(after - before)}, {(after - before) / max(subscriptions, 1):.0f} B each; largest RSS "
           f"{mib(largest)} of {options.limit_mib:.0f} MiB; {mib(last)} when all are away"
           + ("" if rest else ", where the broker does not come to rest"))
     for what, count in failures.items():

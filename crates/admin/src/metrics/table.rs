@@ -134,11 +134,12 @@ metrics! {
         |it| each(it.operator_logins.iter().copied());
     "tls_certificate_expiry_timestamp", Gauge of Seconds ["listener"], "When the certificate of a listener ends, in seconds since 1970",
         |it| it.certificates.iter().map(|(listener, end)| (vec![listener.clone()], *end as f64)).collect();
-    "memory", Gauge of Bytes ["use"], "Memory: what the process has allocated in all, what of that holds messages, what of these are retained ones, and what the system says is resident",
+    "memory", Gauge of Bytes ["use"], "Memory: what the process has allocated in all, what of that holds messages, what of these are retained ones, what sessions and subscriptions count for (docs/limits.md), and what the system says is resident",
         |it| each([
             ("allocated", it.held.total()),
             ("stored_messages", it.sum.held.record_bytes),
             ("retained_messages", it.sum.held.retained_bytes),
+            ("sessions", it.sum.held.session_bytes),
             ("resident", it.resident),
         ]);
     "memory_held", Gauge of Bytes ["component"], "What the process has allocated in all, by the part of the broker that asked for it: the sum is counted, the parts are estimated by a sample of one block in each 32 KiB or more",
