@@ -25,7 +25,7 @@ impl Drop for Server {
     }
 }
 
-/// As our users make them, `ca.pem` and what it has signed: `server.pem` of a name and an address, `client.pem`. Beside them what the program makes
+/// As our users make them, `ca.pem` and what it has signed: `server.pem` of a name, `client.pem`. Beside them what the program makes
 /// for nobody: `expired.pem` of that authority, and `other.pem`, an authority that signed nothing.
 fn certificates(folder: &Path) {
     let make = |arguments: &[&str]| {
@@ -39,7 +39,7 @@ fn certificates(folder: &Path) {
         assert!(made.status.success(), "{made:?}");
     };
     make(&["new-ca"]);
-    make(&["new-cert", "localhost", "127.0.0.1", "--file", "server"]);
+    make(&["new-cert", "localhost", "--file", "server"]);
     make(&["new-cert", "client", "--client"]);
     let write = |name: &str, params: CertificateParams, ca: Option<&Issuer<'_, KeyPair>>| {
         let key = KeyPair::generate().expect("keys can be made");
