@@ -116,10 +116,11 @@ impl Partition {
 
     /// How many messages a session may be found, if any: as its window has room. Where it has none, live messages come faster than the session
     /// takes them: it is asked for as many as were taken, so that finds neither starve nor fill the stream. Of one that is away it is asked
-    /// whether there is anything for it: for most filters there is nothing, and a search that has ended takes no memory.
+    /// whether there is anything for it: for most filters there is nothing, and a search that has ended takes no memory. That is asked of as many
+    /// as one answer may hold, for those that an author may publish no more, and those that are damaged, count too.
     fn scan_room(&self, session: &Session) -> Option<u32> {
         let Some(live) = &session.lead.live else {
-            return Some(1);
+            return Some(FIND_MAX);
         };
         let backlog = i64::from(session.stream.live()) + session.lead.reserved.messages;
         match u32::try_from(i64::from(live.window) - backlog) {
