@@ -184,6 +184,7 @@ const OF_FILES: &[Case] = &[
         Document::Thing,
         "restore FOLDER/copies --data FOLDER/restored",
     ),
+    (Document::Items, "tls show FOLDER/tls/ca.pem"),
 ];
 
 const OF_OPERATORS: &[Case] = &[
@@ -295,6 +296,7 @@ fn one_document_has_one_shape_whatever_the_verb() {
         fs::write(format!("{secret}{end}"), text).expect("written");
     }
     let here = folder.path().display().to_string();
+    assert!(run(&["tls", "new-ca", "--folder", &format!("{here}/tls")]).0);
     let socket = data.join("admin.sock").display().to_string();
     assert!(
         run(&[

@@ -10,6 +10,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PublicKeyData, date_time_ymd,
 };
+use x509_parser::parse_x509_certificate;
 use x509_parser::pem::Pem;
 
 use super::files::{Pair, read};
@@ -55,11 +56,18 @@ pub(super) fn new_cert(arguments: &NewCert) -> Result<(), Exit> {
     let certificate = params
         .signed_by(&key, &authority.issuer)
         .map_err(|error| unmade(&error))?;
+    if !authority.is_issuer_of(certificate.der()) {
+        eprintln!(
+            "courser: {}: the name of this authority has parts of one kind, or joined ones, which cannot be repeated: sign with the program that has made it",
+            arguments.making.folder.display()
+        );
+        return Err(Exit::Refused);
+    }
     let pair = Pair::new(&arguments.making.folder, &file);
     pair.write(&certificate.pem(), &key.serialize_pem())?;
     let hint = match arguments.client {
-        true => "for --cert and --key of a client",
-        false => "for certificate and key of a [[listener]]",
+        true => "copy both to the client, for --cert and --key",
+        false => "copy both to the server, for certificate and key of a [[listener]]",
     };
     say(&format!(
         "wrote {}, until {ends}\nwrote {}: {hint}\n",
@@ -71,6 +79,8 @@ pub(super) fn new_cert(arguments: &NewCert) -> Result<(), Exit> {
 /// An authority that was made before.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
+    /// Its name, byte by byte.
+    subject: Vec<u8>,
     ends: Date,
 }
 
@@ -110,8 +120,16 @@ impl Authority {
         let issuer = Issuer::from_ca_cert_der(&pem.contents.as_slice().into(), key);
         Ok(Self {
             issuer: issuer.map_err(|_| malformed())?,
+            subject: parsed.subject().as_raw().to_vec(),
             ends,
         })
+    }
+
+    /// Whether a certificate names it as its issuer as it names itself: clients find an authority by its name, byte by byte. What makes
+    /// certificates here keeps one part of each kind only.
+    fn is_issuer_of(&self, certificate: &[u8]) -> bool {
+        parse_x509_certificate(certificate)
+            .is_ok_and(|(_, parsed)| parsed.issuer().as_raw() == self.subject)
     }
 }
 
@@ -169,18 +187,22 @@ fn today() -> Date {
     Timestamp::now().to_zoned(TimeZone::UTC).date()
 }
 
-/// An address, or labels of letters, digits and hyphens, the first of which may be `*`.
+/// An address, or labels of letters, digits, hyphens and underscores (as containers are called), the first of which may be `*`. The last one is no
+/// number: that is a mistyped address.
 fn is_server_name(name: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
             && label
                 .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
     let labels = name.strip_prefix("*.").unwrap_or(name);
-    name.parse::<IpAddr>().is_ok() || name.len() <= 253 && labels.split('.').all(is_label)
+    let last = labels.rsplit('.').next().unwrap_or_default();
+    let is_number = last.bytes().all(|byte| byte.is_ascii_digit());
+    name.parse::<IpAddr>().is_ok()
+        || name.len() <= 253 && !is_number && labels.split('.').all(is_label)
 }
 
 fn common_name(name: &str) -> Result<&str, Exit> {

@@ -78,6 +78,41 @@ fn what_is_no_authority_signs_nothing() {
     assert!(!at.join("a.example.pem").exists() && !at.join("a.example.key").exists());
 }
 
+/// Such as others make: clients would find no authority of the name that is left.
+#[test]
+fn an_authority_whose_name_cannot_be_repeated_signs_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    let key = KeyPair::generate().expect("keys can be made");
+    let mut params = CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    // What makes certificates here makes no name of two parts of one kind: the number of another kind is written over.
+    let kind = rcgen::DnType::CustomDnType(vec![2, 5, 4, 99]);
+    params.distinguished_name.push(kind, "other");
+    let der = params.self_signed(&key).expect("signed").der().to_vec();
+    // To that of a common name, of which there is one already. Nobody looks at the signature.
+    let (from, to) = ([0x55, 4, 99], [0x55, 4, 3]);
+    let mut twice = der.clone();
+    for place in 0..twice.len() - 3 {
+        if twice[place..].starts_with(&from) {
+            twice[place..place + 3].copy_from_slice(&to);
+        }
+    }
+    assert_ne!(twice, der);
+    let pem = pem_of(&twice);
+    fs::write(at.join("ca.pem"), pem).expect("written");
+    fs::write(at.join("ca.key"), key.serialize_pem()).expect("written");
+    assert_eq!(tls(at, &["new-cert", "a.example"]), Exit::Refused);
+    assert!(!at.join("a.example.pem").exists());
+}
+
+fn pem_of(der: &[u8]) -> String {
+    use base64::Engine;
+
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+}
+
 #[test]
 fn files_are_for_their_owner_only() {
     use std::os::unix::fs::PermissionsExt;
