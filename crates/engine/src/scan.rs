@@ -12,7 +12,7 @@ use crate::{
     entry::{PublishFact, Rare, RetainMark, ScanState, Target, TargetList, Targets},
     lead::After,
     retained::Scan,
-    session::{Session, Subscribed},
+    session::Subscribed,
 };
 
 mod open;
@@ -70,7 +70,8 @@ impl Partition {
         self.scan_on(uid.0, fx);
     }
 
-    /// Asks for more retained messages, as far as the session has room; one question at a time.
+    /// Asks for more retained messages, as far as the session's window has room; one question at a time. Where it has none, live messages
+    /// come faster than the session takes them: it is asked for as many as were taken, so that finds neither starve nor fill the stream.
     pub(crate) fn scan_on(&mut self, stream: u64, fx: &mut impl PartitionEffects) {
         if self.lead.scans.is_empty() {
             return;
@@ -79,8 +80,19 @@ impl Partition {
         let Some(session) = self.state.sessions.get(stream) else {
             return;
         };
-        let Some(limit) = self.scan_room(session) else {
+        let Some(live) = &session.lead.live else {
             return;
+        };
+        let backlog = i64::from(session.stream.live()) + session.lead.reserved.messages;
+        let limit = match u32::try_from(i64::from(live.window) - backlog) {
+            Ok(room @ 1..) => room,
+            Ok(0) | Err(_) => {
+                let taken = self.lead.scans.taken(uid).min(u32::from(live.window));
+                if taken < SHARE_MIN.min(u32::from(live.window)) || !self.is_low(stream) {
+                    return;
+                }
+                taken
+            }
         };
         let asks = self.lead.next_request();
         let Some((number, partition)) = self.lead.scans.ask(uid, asks) else {
@@ -112,26 +124,6 @@ impl Partition {
             limit: u8::try_from(limit.min(FIND_MAX)).expect("it is at most 255"),
         };
         fx.send_partition(partition, ToPartition::ScanRetained(Box::new(question)));
-    }
-
-    /// How many messages a session may be found, if any: as its window has room. Where it has none, live messages come faster than the session
-    /// takes them: it is asked for as many as were taken, so that finds neither starve nor fill the stream. Of one that is away it is asked
-    /// whether there is anything for it: for most filters there is nothing, and a search that has ended takes no memory. That is asked of as many
-    /// as one answer may hold, for those that an author may publish no more, and those that are damaged, count too.
-    fn scan_room(&self, session: &Session) -> Option<u32> {
-        let Some(live) = &session.lead.live else {
-            return Some(FIND_MAX);
-        };
-        let backlog = i64::from(session.stream.live()) + session.lead.reserved.messages;
-        match u32::try_from(i64::from(live.window) - backlog) {
-            Ok(room @ 1..) => Some(room),
-            Ok(0) | Err(_) => {
-                let taken = self.lead.scans.taken(session.uid);
-                let taken = taken.min(u32::from(live.window));
-                let is_worth_it = taken >= SHARE_MIN.min(u32::from(live.window));
-                (is_worth_it && self.is_low(session.uid.0)).then_some(taken)
-            }
-        }
     }
 
     /// Another partition, or this one, wants retained messages: answered once all that was pushed here is applied.
@@ -198,8 +190,8 @@ impl Partition {
         fx.send_partition(to, ToPartition::RetainedFound(Box::new(answer)));
     }
 
-    /// An answer: what is found goes the way of a message, after the marks of the subscription; what is found for a session that is away
-    /// is asked for again when it is back, for of QoS 0 it would be lost. An answer to a question of an earlier leader is not taken, and neither is a second one, to a question that was sent again: this leader asks, or has asked, for
+    /// An answer: what is found goes the way of a message, after the marks of the subscription. One to a question of an earlier
+    /// leader is not taken, and neither is a second one, to a question that was sent again: this leader asks, or has asked, for
     /// the same messages.
     pub(crate) fn retained_found(&mut self, found: &RetainedFound, fx: &mut impl PartitionEffects) {
         let uid = found.scan.home.session;
@@ -208,17 +200,6 @@ impl Partition {
         let Some(open) = self.lead.scans.answered(uid, number, question) else {
             return;
         };
-        let session = self.state.sessions.get(uid.0);
-        let subscription =
-            session.and_then(|session| Some((session, session.find(None, &open.filter)?)));
-        let Some((session, at)) = subscription else {
-            self.lead.scans.remove(uid, number);
-            return self.scan_on(uid.0, fx);
-        };
-        if session.lead.live.is_none() && !found.records.is_empty() {
-            open.waiting.push(found.partition);
-            return self.lead.scans.wait_for_front(uid);
-        }
         let state = match &found.next {
             Some(topic) => {
                 open.waiting.push(found.partition);
@@ -227,6 +208,13 @@ impl Partition {
                 ScanState::After(topic.clone())
             }
             None => ScanState::Finished,
+        };
+        let session = self.state.sessions.get(uid.0);
+        let subscription =
+            session.and_then(|session| Some((session, session.find(None, &open.filter)?)));
+        let Some((session, at)) = subscription else {
+            self.lead.scans.remove(uid, number);
+            return self.scan_on(uid.0, fx);
         };
         let subscription = &session.subscriptions[at];
         let target = found_target(uid, subscription);

@@ -162,13 +162,6 @@ impl OpenScans {
         self.sessions.get(&uid).map_or(0, |of| of.taken)
     }
 
-    /// Something was found for a session without a front: none of its scans asks for more until there is one.
-    pub(crate) fn wait_for_front(&mut self, uid: SessionUid) {
-        if let Some(of) = self.sessions.get_mut(&uid) {
-            of.waits_for_front = true;
-        }
-    }
-
     /// The front has room for more, or is a new one.
     pub(crate) fn front_has_room(&mut self, uid: SessionUid) {
         if let Some(of) = self.sessions.get_mut(&uid) {

@@ -90,6 +90,9 @@ pub struct Log<D: Disk> {
     left_free: u64,
     /// The disk had no room for a segment, whatever it says is free, and has given none since.
     gives_none: bool,
+    /// Damaged segments for which others count again, while no head says so and there was no room for one: nothing else is written before, and they
+    /// stay.
+    evidence: BTreeSet<SegmentNumber>,
     /// For the first batches of segments and for witnesses.
     own: Option<Batch>,
     batches_made: u32,
@@ -364,7 +367,9 @@ impl<D: Disk> Log<D> {
     /// others are of another size.
     fn fits(&self, batch: &Batch) -> bool {
         let is_older = self.active.bytes != self.config.segment_bytes() && !self.ready.is_empty();
-        !is_older && self.active.offset + batch.bytes() as u64 <= self.active.bytes
+        self.evidence.is_empty()
+            && !is_older
+            && self.active.offset + batch.bytes() as u64 <= self.active.bytes
     }
 
     /// The log's own batch, empty.

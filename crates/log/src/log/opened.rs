@@ -72,6 +72,7 @@ impl<D: Disk> Log<D> {
             },
             left_free: 0,
             gives_none: false,
+            evidence: BTreeSet::new(),
             own: None,
             batches_made: 0,
             failed: false,

@@ -158,6 +158,7 @@ impl<D: Disk> Log<D> {
         let header = write_header(&self.active.file, self.new_segment(self.active.segment));
         self.or_fail("writing a segment's header", header)?;
         self.write_head()?;
+        self.evidence.clear();
         self.measure_space();
         Ok(())
     }
@@ -288,8 +289,12 @@ impl<D: Disk> Log<D> {
     }
 
     /// Says durably which segments count again. Until then the log calls them cleaned, and a start that finds nothing damaged any more would use
-    /// them again, while what was moved may be gone with what was damaged, or since they held the same.
-    pub(crate) fn count_again(&mut self) -> Result<(), WriteError> {
+    /// them again, while what was moved may be gone with what was damaged, or since they held the same. On a disk without room for it nothing else
+    /// is written before, and what is damaged stays where it is: the next head says it.
+    pub(crate) fn count_again(
+        &mut self,
+        damaged: BTreeSet<SegmentNumber>,
+    ) -> Result<(), WriteError> {
         let mut own = self.take_own();
         let forgets_lost = self.config.has(Planted::ForgetLost);
         let mut again = self.sealed().filter(|(_, segment)| segment.counts_again);
@@ -305,10 +310,22 @@ impl<D: Disk> Log<D> {
         self.own = Some(own);
         written?;
         if !in_place {
-            // The next segment's head says it.
-            self.roll()?;
+            self.evidence = damaged;
+            if !self.rolled_if_room()? {
+                self.free_dead();
+                self.rolled_if_room()?;
+            }
         }
         self.sync().map(drop)
+    }
+
+    /// Whether there was room for the next segment.
+    fn rolled_if_room(&mut self) -> Result<bool, WriteError> {
+        match self.roll() {
+            Ok(()) => Ok(true),
+            Err(WriteError::NoSpace) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// No entry of a partition above this one has been written, if that is known. One that is not whole yet counts: a part of it may be before.
@@ -366,6 +383,7 @@ impl<D: Disk> Log<D> {
             .segments
             .range(..self.active.segment)
             .filter(|(number, segment)| !self.is_held(**number) && self.is_dead(segment))
+            .filter(|(number, _)| !self.evidence.contains(number))
             .map(|(number, _)| *number)
             .collect();
         for number in &dead {

@@ -76,6 +76,8 @@ pub(super) fn finish<D: Disk>(
         }
     };
     let needs_head = active.offset == BLOCK;
+    let damaged = report.damages.iter().map(|damage| damage.place.segment);
+    let damaged = damaged.collect();
     let recovered = recovered(&mut picture, manifests, report);
     if config.has(Planted::ForgetKeptAtStart) {
         picture
@@ -105,7 +107,7 @@ pub(super) fn finish<D: Disk>(
     });
     log.make_certain(needs_head)?;
     if counts_again && !needs_head {
-        log.count_again()?;
+        log.count_again(damaged)?;
     }
     log.free_dead();
     log.measure_space();

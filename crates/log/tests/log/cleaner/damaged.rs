@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::{
-    BLOCK_BYTES, BatchPlace, CheckpointStore, Cleaner, LiveEntries, Log, Manifests, Place,
-    Pressure, Push, Question, Record, SegmentNumber, Step, testing::MemDisk,
+    BLOCK_BYTES, BatchPlace, CheckpointStore, Cleaner, Disk as _, LiveEntries, Log, Manifests,
+    Place, Pressure, Push, Question, Record, SegmentNumber, Step, testing::MemDisk,
 };
 
 use super::world::Rows;
@@ -181,6 +181,8 @@ struct Cleaned {
     moved: Place,
     /// The last entry in which nothing is needed.
     last: u64,
+    /// The last segment.
+    end: SegmentNumber,
 }
 
 /// Where the log ends.
@@ -218,7 +220,7 @@ impl Cleaned {
         }
         checkpoint(&mut log, &store, NEEDED, &[1, 2], 2);
         checkpoint(&mut log, &store, DEAD, &[], last - 1);
-        write_alone(&mut log, &[Record::Cleaned { segment: old }]);
+        let end = write_alone(&mut log, &[Record::Cleaned { segment: old }]);
         let names = disk.names();
         assert!(names.contains(&old.file_name()), "it is not used again yet");
         Self {
@@ -228,6 +230,7 @@ impl Cleaned {
             dead,
             moved,
             last,
+            end: end.place.segment,
         }
     }
 
@@ -257,6 +260,20 @@ impl Cleaned {
         let name = place.segment.file_name();
         // Its header: nothing of it is left.
         self.disk.rot(&name, place.offset + 20, 1);
+    }
+
+    /// No more room, and no file that is there for later.
+    fn fill_disk(&self) {
+        let active = self.end.file_name();
+        let disk = self.disk.kill();
+        for name in disk.names().into_iter().filter(|it| *it > active) {
+            disk.remove(&name).expect("it is there");
+        }
+        disk.sync_dir().expect("synced");
+        const MUCH: u64 = 1 << 40;
+        disk.set_capacity(Some(MUCH));
+        let used = MUCH - disk.free_bytes().expect("known");
+        disk.set_capacity(Some(used));
     }
 
     fn is_there(&self, segment: SegmentNumber) -> bool {
@@ -309,4 +326,18 @@ fn i1_a_segment_that_was_kept_for_another_one_is_not_called_cleaned_again() {
         write(&mut third, &[Record::Cleaned { segment: log.old }]);
         assert_eq!(third.counts().cleaned, cleaned + 1, "{end:?}");
     }
+}
+
+/// There was no room for the head that says so, and the start failed. What is free of use makes some, but for what is damaged: with that gone, the
+/// next start would call the other one cleaned.
+#[test]
+fn d8_a_start_says_on_a_full_disk_which_segments_count_again() {
+    let log = Cleaned::new(End::AtSegmentsEnd);
+    log.rot(log.moved);
+    log.fill_disk();
+    for (counter, expected) in [(2, 1), (3, 0), (4, 0)] {
+        let (_, damages, there) = log.start(counter);
+        assert_eq!((damages, &there[..]), (expected, &BOTH[..]), "{counter}");
+    }
+    assert!(!log.is_there(log.moved.segment), "nothing of it is needed");
 }
