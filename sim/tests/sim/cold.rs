@@ -49,6 +49,18 @@ fn m44_what_rots_while_the_node_runs_is_lost_alone_and_counted() {
     assert!(sum.repaired > 0 && sum.accepted > 0, "{sum:?}");
 }
 
+/// Of what a stream had asked for two records had rotted, and a third had expired meanwhile with its segment used again: the oracle took all three for lost.
+#[test]
+fn i1_what_has_expired_since_it_was_asked_for_is_not_taken_for_lost() {
+    let mut plan = Worlds::Cold.plan(20_314);
+    let disk = plan.disk.as_mut().expect("cold worlds have a disk");
+    disk.rots = 8;
+    let outcome = run_plan(plan);
+    assert_eq!(outcome.violation, None);
+    let told = "2 records of partition 5 cannot be read back, and 1 that have ended";
+    assert!(outcome.trace.contains(told), "it happens in this world");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_cold_world() {
     let rotten = (1..).find(|seed| rots(*seed)).expect("there are some");

@@ -264,17 +264,17 @@ impl World {
         }
     }
 
-    /// Records could not be read back, and are needed: their streams stop.
-    pub(in super::super) fn unreadable(&mut self, id: PartitionId, lost: &[Need]) {
+    /// Records could not be read back, and some of them at least are needed: their streams stop. What has ended since a stream asked for it is among those that the
+    /// reader does not find, since no cleaner has kept it, and is no loss.
+    pub(in super::super) fn unreadable(&mut self, id: PartitionId, unread: &[Need]) {
+        let unread: BTreeSet<RecordAt> = unread.iter().map(|it| (id, it.index, it.byte)).collect();
+        let lost = self.needed(|record| unread.contains(&record));
         let Some(node) = self.disk.as_deref() else {
             return;
         };
-        let is_sound = |need: &&Need| {
-            let record = (id, need.index, need.byte);
-            !node.rotten.may_lack(record, Until::NextStart)
-        };
+        let is_sound = |record: &&RecordAt| !node.rotten.may_lack(**record, Until::NextStart);
         let sound = lost.iter().find(is_sound).copied();
-        if let Some(Need { index, byte, .. }) = sound {
+        if let Some((_, index, byte)) = sound {
             let is_there = self.unread(&BTreeSet::from([(id, index, byte)])).is_empty();
             self.oracle.fail(format!(
                 "partition {}: I1: byte {byte} of entry {} cannot be read back, and has not rotted; it is there: {is_there}",
@@ -283,9 +283,10 @@ impl World {
         }
         self.counts.unreadable += lost.len() as u64;
         self.note(format_args!(
-            "{} records of partition {} cannot be read back",
+            "{} records of partition {} cannot be read back, and {} that have ended",
             lost.len(),
-            id.0
+            id.0,
+            unread.len() - lost.len()
         ));
         self.call_operator();
     }

@@ -142,7 +142,11 @@ impl World {
         self.needed(|record| node.rotten.may_lack_in(segment.segment, record))
     }
 
-    fn needed(&self, is_meant: impl Fn(RecordAt) -> bool) -> BTreeSet<RecordAt> {
+    /// Those of some records that something still needs.
+    pub(in super::super) fn needed(
+        &self,
+        is_meant: impl Fn(RecordAt) -> bool,
+    ) -> BTreeSet<RecordAt> {
         let mut needed = BTreeSet::new();
         for (id, partition) in self.shards.iter().flat_map(Shard::partitions) {
             if id.is_volatile() {
