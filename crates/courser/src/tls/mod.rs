@@ -33,7 +33,7 @@ enum Verb {
     Show(Show),
 }
 
-/// Where files are made, and how long they hold.
+/// Where files are made.
 #[derive(Args, Debug)]
 struct Making {
     /// Folder of the authority and of what it makes; it is made if it is not there
