@@ -13,6 +13,9 @@ import signal
 import subprocess
 import threading
 import uuid
+from pathlib import Path
+
+from broker import until
 
 from .base import WAIT_SECONDS, Client, Connack, Message, Options, Subscription, Unsupported, Untold
 
@@ -232,9 +235,18 @@ class MosquittoCli(Client):
         if self.version == 5 and self.options.will and reason_code == 0:
             raise Unsupported("DISCONNECT 0x00 with a will")
         if self.process is not None:
+            until(self._sleeps, "mosquitto_sub waits for packets", WAIT_SECONDS)
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(WAIT_SECONDS)
             assert self.closed.wait(WAIT_SECONDS)
+
+    def _sleeps(self) -> bool:
+        """Whether the process waits in the kernel, or is gone. Its signal handler takes locks of the library: one that interrupts the
+        handling of a packet, which holds them, hangs for ever."""
+        if self.process.poll() is not None:
+            return True
+        state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "S"
 
     def drop(self) -> None:
         if self.process is None:
