@@ -65,7 +65,8 @@ class Server:
         self.ports = {name or "mqtt": int(port) for port, name in found}
         self.port = self.ports["mqtt"]
         self.max_bytes = max_bytes or int(re.search(r"^memory: at most (\d+) MiB", self.log.read_text(), re.MULTILINE)[1]) << 20
-        self.peak = 0
+        # All that is resident, and of that what is no page of a file, such as the program itself is.
+        self.peak = self.peak_own = 0
         self.done = threading.Event()
         self.poll = threading.Thread(target=self._poll)
         self.poll.start()
@@ -74,7 +75,9 @@ class Server:
         while not self.done.wait(0.02):
             with contextlib.suppress(OSError, IndexError):
                 fields = open(f"/proc/{self.process.pid}/statm").read().split()
-                self.peak = max(self.peak, int(fields[1]) * 4096)
+                resident, shared = int(fields[1]) * 4096, int(fields[2]) * 4096
+                self.peak = max(self.peak, resident)
+                self.peak_own = max(self.peak_own, resident - shared)
 
     def _threads(self):
         """What each thread of the process is at."""

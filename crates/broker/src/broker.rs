@@ -354,7 +354,11 @@ impl Broker {
         let logins = Arc::new(make_logins(&config, &dozes, tokens, folder.as_ref())?);
         let clock = Clock::default();
         let connections = Arc::new(AtomicUsize::new(0));
-        let memory = Arc::new(MemoryBudget::new(config.memory_max, config.shards));
+        let memory = Arc::new(MemoryBudget::new(
+            config.memory_max,
+            config.scant().shares(),
+            config.shards,
+        ));
         let admission = Admission {
             live: Arc::clone(&live),
             connections: Arc::clone(&connections),

@@ -25,7 +25,7 @@ pub(crate) enum Level {
 /// Sixteenths of the budget from which on a level is reached. What is counted is what was asked of the allocator; it takes up to
 /// two fifths more from the machine (its size classes, and pages that it has not given back yet), which is left free here.
 const TIGHT: u64 = 10;
-const FULL: u64 = 11;
+pub(crate) const FULL: u64 = 11;
 const OVER: u64 = 13;
 /// A level is left only this much below, so that it does not come and go with each message.
 const BACK: u64 = 1;
@@ -52,6 +52,7 @@ impl Level {
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     max: u64,
+    shares: Shares,
     /// A [`Level`], the last that was told.
     level: AtomicU8,
     /// Bytes of messages that wait, by shard.
@@ -64,6 +65,31 @@ pub(crate) struct MemoryBudget {
     kept_short: AtomicBool,
     /// Whether they have used up what all may have.
     sessions_short: AtomicBool,
+}
+
+/// Bytes that all shards may keep on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shares {
+    /// In messages that wait.
+    pub(crate) messages: u64,
+    /// In sessions and what they have subscribed to: from there on messages lend what they take.
+    pub(crate) sessions_own: u64,
+    /// In them until those that outlive their connections get no more.
+    pub(crate) sessions_kept: u64,
+    /// In them until all get no more.
+    pub(crate) sessions: u64,
+}
+
+impl Shares {
+    /// Where there is enough memory.
+    pub(crate) const fn whole(max: u64) -> Self {
+        Self {
+            messages: messages_share(max),
+            sessions_own: sessions_own_share(max),
+            sessions_kept: sessions_kept_share(max),
+            sessions: sessions_share(max),
+        }
+    }
 }
 
 /// Bytes that the partitions of a shard keep on purpose.
@@ -84,9 +110,10 @@ pub(crate) struct Rooms {
 
 impl MemoryBudget {
     /// Of `max` bytes for so many shards.
-    pub(crate) fn new(max: u64, shards: u16) -> Self {
+    pub(crate) fn new(max: u64, shares: Shares, shards: u16) -> Self {
         Self {
             max,
+            shares,
             level: AtomicU8::new(Level::Free as u8),
             stored: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             short: AtomicBool::new(false),
@@ -117,14 +144,14 @@ impl MemoryBudget {
             parts.iter().map(|it| it.load(Relaxed)).sum()
         };
         let sessions = all(&self.sessions, kept.sessions);
-        let lent = sessions.saturating_sub(sessions_own_share(self.max));
+        let lent = sessions.saturating_sub(self.shares.sessions_own);
         let messages = all(&self.stored, kept.messages) + lent;
-        let messages = match is_short(&self.short, messages, stored_share(self.max)) {
+        let messages = match is_short(&self.short, messages, self.shares.messages) {
             true => MemoryRoom::Short,
             false => MemoryRoom::Enough,
         };
         let was_kept_short = self.kept_short.load(Relaxed);
-        let kept_short = is_short(&self.kept_short, sessions, kept_share(self.max));
+        let kept_short = is_short(&self.kept_short, sessions, self.shares.sessions_kept);
         if kept_short && !was_kept_short {
             tracing::warn!(
                 event = "sessions_full",
@@ -132,7 +159,7 @@ impl MemoryBudget {
                 "sessions have used up their part of memory.max: new ones that outlive their connections, and new subscriptions of such, are refused"
             );
         }
-        let short = is_short(&self.sessions_short, sessions, sessions_share(self.max));
+        let short = is_short(&self.sessions_short, sessions, self.shares.sessions);
         let sessions = match Level::ALL[usize::from(self.level.load(Relaxed))] {
             Level::Full | Level::Over => SessionRoom::None,
             Level::Free | Level::Tight if short => SessionRoom::Short,
@@ -163,13 +190,13 @@ pub(crate) const fn waiting_logins_share(max: u64) -> u64 {
 
 /// A third, for messages that wait. With the share of retained messages it stays below [`TIGHT`], so that stores that are full
 /// hold up nobody whose messages do not wait.
-const fn stored_share(max: u64) -> u64 {
+const fn messages_share(max: u64) -> u64 {
     max / 3
 }
 
 /// A quarter, for sessions and what they have subscribed to: many of those that are away, and little waits then. What is more than
 /// [`sessions_own_share`] is lent by messages that wait.
-const fn kept_share(max: u64) -> u64 {
+const fn sessions_kept_share(max: u64) -> u64 {
     max / 4
 }
 
@@ -194,7 +221,7 @@ pub(crate) const fn retained_share(max: u64) -> u64 {
 }
 
 const _: () = assert!(
-    stored_share(1 << 20) + retained_share(1 << 20) + sessions_own_share(1 << 20) <= TIGHT << 16
+    messages_share(1 << 20) + retained_share(1 << 20) + sessions_own_share(1 << 20) <= TIGHT << 16
 );
 
 /// What a process may have where nobody says it. No limit where nothing can be read.
@@ -308,7 +335,7 @@ mod tests {
     #[test]
     fn all_shards_are_told_the_same_level() {
         use Level::{Free, Full, Tight};
-        let budget = MemoryBudget::new(1_600, 2);
+        let budget = MemoryBudget::new(1_600, Shares::whole(1_600), 2);
         assert_eq!(budget.look(1_100), (Free, Full));
         // Another one that looks a moment later has not seen the peak.
         assert_eq!(budget.look(1_050), (Full, Full));
@@ -320,7 +347,7 @@ mod tests {
 
     #[test]
     fn the_share_of_what_waits_is_that_of_all_shards() {
-        let budget = MemoryBudget::new(1_200, 2);
+        let budget = MemoryBudget::new(1_200, Shares::whole(1_200), 2);
         let store = |shard, messages| {
             let kept = Kept {
                 messages,
@@ -336,9 +363,36 @@ mod tests {
         assert_eq!(store(0, 0), Enough);
     }
 
+    /// The distance at which they are told otherwise is a part of what they may have, not of what they would have of more memory.
+    #[test]
+    fn where_memory_is_scant_what_waits_is_short_until_less_of_its_own_share_waits() {
+        let shares = Shares {
+            messages: 160,
+            ..Shares::whole(4_800)
+        };
+        let budget = MemoryBudget::new(4_800, shares, 2);
+        let store = |messages| {
+            let kept = Kept {
+                messages,
+                sessions: 0,
+            };
+            budget.keep(1, kept).messages
+        };
+        use MemoryRoom::{Enough, Short};
+        for (messages, room) in [
+            (159, Enough),
+            (160, Short),
+            (150, Short),
+            (149, Enough),
+            (159, Enough),
+        ] {
+            assert_eq!(store(messages), room, "{messages}");
+        }
+    }
+
     #[test]
     fn kept_sessions_have_a_quarter_all_a_sixteenth_more_and_messages_lend_it() {
-        let budget = MemoryBudget::new(1_200, 2);
+        let budget = MemoryBudget::new(1_200, Shares::whole(1_200), 2);
         let keep = |shard, messages, sessions| {
             let rooms = budget.keep(shard, Kept { messages, sessions });
             (rooms.messages, rooms.sessions)

@@ -1,56 +1,67 @@
 //! What little memory leaves for what is kept.
 //!
-//! Messages that wait and retained ones have shares of `memory.max`. A server that keeps nothing takes some megabytes as well, which of much memory is
+//! Messages that wait, retained ones, and sessions have shares of `memory.max`. A server that keeps nothing takes some megabytes as well, which of much memory is
 //! nothing, and of little the greater part: with the shares it would fill it up, and everybody would be refused, also who comes to take away what
 //! fills it, and after a restart too. So what is kept has no more than there is above the least memory with which anybody is served
 //! ([`memory_least`](courser_settings::memory_least)).
 
-use crate::memory::{hot_share, retained_share};
+use crate::memory::{FULL, Shares, hot_share, retained_share};
 
-/// Sixteenths of the memory from which on publishes and connections are refused (`memory.rs`, `FULL`). The least memory is that of which an idle
-/// server, and a login where there are accounts, take so much.
-const REFUSED_FROM: u64 = 11;
-/// The part of the memory, one divided by this, that may hold what is kept however little there is: as much as lies between an idle server with
+/// The part of the memory, one divided by this, that may hold messages however little there is: as much as lies between an idle server with
 /// the least memory and `TIGHT` there.
 const PART_LEAST: u64 = 16;
+/// The part of the least memory that sessions have for themselves however little there is: with that of messages it ends below [`FULL`].
+const SESSIONS_PART_LEAST: u64 = 48;
 
 /// Bytes for what is kept, where memory is scant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scant {
     max: u64,
-    /// For messages that wait and retained ones together.
-    room: u64,
+    least: u64,
+    /// What there is above the least memory until connections are refused. The least memory is that of which an idle server, and a login where
+    /// there are accounts, take up to [`FULL`].
+    spare: u64,
 }
 
 impl Scant {
     /// Of `max` bytes, of which `least` serve clients.
     pub(crate) const fn new(max: u64, least: u64) -> Self {
-        let room = max.saturating_sub(least) / 16 * REFUSED_FROM;
-        let room_least = max / PART_LEAST;
-        Self {
-            max,
-            room: if room < room_least { room_least } else { room },
+        let spare = max.saturating_sub(least) / 16 * FULL;
+        Self { max, least, spare }
+    }
+
+    /// For messages that wait and retained ones together.
+    fn room(self) -> u64 {
+        self.spare.max(self.max / PART_LEAST)
+    }
+
+    /// For what is kept in memory by partitions, but for retained messages. Sessions have for themselves what the others leave; and messages that wait
+    /// lend them no more than five eighths, and an eighth and a bit to those that end with their connections, so that somebody's messages may still wait.
+    pub(crate) fn shares(self) -> Shares {
+        let whole = Shares::whole(self.max);
+        // As messages that wait have twice as much as retained ones.
+        let messages = whole.messages.min(self.room() / 3 * 2);
+        let others = messages + self.retained();
+        let sessions_own = self.spare.saturating_sub(others);
+        let sessions_own = sessions_own.max(self.least / SESSIONS_PART_LEAST);
+        let sessions_own = sessions_own.min(whole.sessions_own);
+        let lent = |eighths| sessions_own.saturating_add(messages / 8 * eighths);
+        Shares {
+            messages,
+            sessions_own,
+            sessions_kept: whole.sessions_kept.min(lent(5)),
+            sessions: whole.sessions.min(lent(7)),
         }
     }
 
-    /// For messages that wait, as they have twice as much as retained ones.
-    const fn messages(self) -> u64 {
-        self.room / 3 * 2
-    }
-
-    /// What messages that wait have less of their third than where there is more memory: of all shards.
-    pub(crate) fn withheld(self) -> u64 {
-        (self.max / 3).saturating_sub(self.messages())
-    }
-
-    /// For those of them that are not only in the log: three quarters, as where there is more memory.
+    /// For messages that wait and are not only in the log: three quarters of all that may wait, as where there is more memory.
     pub(crate) fn hot(self) -> u64 {
-        hot_share(self.max).min(self.messages() / 4 * 3)
+        hot_share(self.max).min(self.room() / 2)
     }
 
     /// For retained messages.
     pub(crate) fn retained(self) -> u64 {
-        retained_share(self.max).min(self.room / 3)
+        retained_share(self.max).min(self.room() / 3)
     }
 }
 
@@ -62,24 +73,58 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const LEAST: u64 = 24 * MIB;
     const LEAST_WITH_ACCOUNTS: u64 = 48 * MIB;
+    /// As `memory_least` was measured, with two shards.
+    const IDLE: u64 = 13 * MIB;
+    const LOGIN: u64 = 19 * MIB;
+
+    /// The most that is kept on purpose, whatever it is.
+    fn kept(scant: Scant) -> u64 {
+        let Shares {
+            messages,
+            sessions_own,
+            sessions_kept: _,
+            sessions,
+        } = scant.shares();
+        assert!(sessions - sessions_own < messages, "something may wait");
+        // What sessions have beyond their own, messages have less.
+        messages + sessions_own + scant.retained()
+    }
 
     #[test]
     fn what_is_kept_never_fills_little_memory() {
-        for least in [LEAST, LEAST_WITH_ACCOUNTS] {
-            // As memory_least was measured with two shards.
-            let (idle, login) = (13 * MIB, 19 * MIB);
-            for max in (least / MIB..1_024).map(|mib| mib * MIB) {
+        for (least, idle, login) in [
+            (LEAST, IDLE, 0),
+            (LEAST_WITH_ACCOUNTS, IDLE, LOGIN),
+            // 64 shards.
+            (55 * MIB, 33 * MIB, 0),
+            (79 * MIB, 33 * MIB, LOGIN),
+        ] {
+            for max in (least / MIB..=2_048).map(|mib| mib * MIB) {
                 let scant = Scant::new(max, least);
-                let messages = max / 3 - scant.withheld();
+                let Shares {
+                    messages,
+                    sessions_kept,
+                    sessions,
+                    ..
+                } = scant.shares();
                 assert!(scant.hot() < messages, "they leave memory before");
-                let used = idle + messages + scant.retained();
+                assert!(sessions_kept < sessions, "those that stay end before");
+                let used = idle + kept(scant);
                 let level = Level::Free.next(used, max);
                 assert!(level < Level::Full, "{level:?} with {} MiB", max / MIB);
-                if least == LEAST_WITH_ACCOUNTS {
-                    // For its moment others may be refused, and come again.
-                    let level = Level::Free.next(used + login, max);
-                    assert!(level < Level::Over, "{level:?} with {} MiB", max / MIB);
-                }
+                // For its moment others may be refused, and come again.
+                let level = Level::Free.next(used + login, max);
+                assert!(level < Level::Over, "{level:?} with {} MiB", max / MIB);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_kept_alone_never_slows_publishers() {
+        for least in [LEAST, LEAST_WITH_ACCOUNTS] {
+            for max in (least / MIB..=2_048).map(|mib| mib * MIB) {
+                let kept = kept(Scant::new(max, least));
+                assert_eq!(Level::Free.next(kept.saturating_sub(16), max), Level::Free);
             }
         }
     }
@@ -96,10 +141,25 @@ mod tests {
         ] {
             let max = max * MIB;
             let scant = Scant::new(max, least);
-            assert_eq!(scant.withheld() > 0, is_scant, "{max}");
+            let messages = scant.shares().messages;
+            assert_eq!(messages < Shares::whole(max).messages, is_scant, "{max}");
             assert_eq!(scant.hot() < hot_share(max), is_scant, "{max}");
             assert_eq!(scant.retained() < retained_share(max), is_scant, "{max}");
         }
-        assert_eq!(Scant::new(u64::MAX, LEAST).withheld(), 0);
+        // Those of sessions later, as theirs come on top.
+        for (least, quarter, all) in [(LEAST, 114, 264), (LEAST_WITH_ACCOUNTS, 227, 528)] {
+            for mib in (least / MIB)..=2_048 {
+                let max = mib * MIB;
+                let whole = Shares::whole(max);
+                let shares = Scant::new(max, least).shares();
+                assert_eq!(shares == whole, mib >= all, "{mib}");
+                let has_quarter = shares.sessions_kept == whole.sessions_kept;
+                assert_eq!(has_quarter, mib >= quarter, "{mib}");
+            }
+        }
+        assert_eq!(
+            Scant::new(u64::MAX, LEAST).shares(),
+            Shares::whole(u64::MAX)
+        );
     }
 }

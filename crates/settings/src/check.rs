@@ -9,6 +9,7 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
+pub use self::doubts::LOGIN_ADDRESSES_MAX;
 pub use self::memory::memory_least;
 use crate::error::{Origin, SettingError};
 use crate::own::listener_key;

@@ -80,7 +80,7 @@ mod template;
 mod value;
 
 pub use bounded::read_whole;
-pub use check::memory_least;
+pub use check::{LOGIN_ADDRESSES_MAX, memory_least};
 pub use error::{Errors, Origin, SettingError};
 pub use own::{
     ADDRESS_CONNECTIONS_MAX, ADDRESS_CONNECTS_PER_SECOND, AddressLimit, Spares, is_public,

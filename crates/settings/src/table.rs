@@ -116,7 +116,7 @@ settings! {
         address_max: u32 = 5, in 0..=1_000_000, applies = AtOnce;
         /// How long an address waits first. Each further failure doubles it.
         wait_first: Duration = Duration::from_secs(1), in Duration::from_millis(100)..=Duration::from_secs(3600), applies = AtOnce;
-        /// The longest that an address waits. Longer: fewer guesses, and whoever shares the address with somebody who goes on with a wrong password is kept out for as long.
+        /// The longest that an address waits. Longer: fewer guesses, and whoever shares the address with somebody who goes on with a wrong password is kept out for as long; and no more than 65,536 addresses wait at once, so that who makes so many wait keeps all others out, at ten minutes with some 110 wrong passwords a second, at an hour with some 18.
         wait_max: Duration = Duration::from_secs(60), in Duration::from_millis(100)..=DAY, applies = AtOnce;
         /// Time without a failure after which an address is as good as new.
         forget_after: Duration = Duration::from_secs(600), in Duration::from_secs(1)..=30 * DAY, applies = AtOnce;

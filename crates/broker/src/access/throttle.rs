@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use courser_contract::{Tick, WhyRefused};
 use courser_mqtt::codec::ReasonCode;
 use courser_mqtt::front::AuthStep;
+use courser_settings::LOGIN_ADDRESSES_MAX;
 
 use super::backoff::Backoff;
 use super::drain::{Drain, ms_between};
@@ -39,19 +40,25 @@ const PART_OF_ONE: usize = 2;
 /// What one who waits takes beside what it came with: its place in a lane, and what wakes it.
 const WAITER_BYTES: u64 = 512;
 /// Addresses that are remembered. When there are more, those that do not wait at the moment are forgotten, so that only somebody who
-/// makes all of these wait at once keeps new ones out.
-const ADDRESSES_MAX: usize = 65_536;
+/// makes all of these wait at once keeps new ones out: the longer they wait, the easier that is, which is doubted of settings.
+const ADDRESSES_MAX: usize = LOGIN_ADDRESSES_MAX as usize;
 /// Room is looked for this often, in milliseconds: it takes a look at all of them.
 const ROOM_MS: u64 = 1_000;
+
+/// A guess that was wrong: its number among those of its address, and when it was.
+#[derive(Clone, Copy, Debug, Default)]
+struct Failure {
+    number: u32,
+    at: Tick,
+}
 
 /// What is known of one address.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    failures: u32,
-    /// Nothing is looked at before this.
-    until: Tick,
-    /// Of the last failure.
-    failed_at: Tick,
+    /// Its number is 0 where it is forgotten.
+    last: Failure,
+    /// The one that it waits for longest: an earlier one where it was forgotten while it waits.
+    waits_for: Failure,
     /// Passwords and tokens that were admitted and have not been looked at.
     under_way: [u32; 2],
 }
@@ -237,7 +244,9 @@ impl Addresses {
             return false;
         }
         self.look_at = now.after_ms(ROOM_MS);
-        self.known.retain(|_, it| it.is_busy() || now < it.until);
+        let backoff = &self.backoff;
+        self.known
+            .retain(|_, it| it.is_busy() || it.waits(backoff, now));
         self.known.len() < ADDRESSES_MAX
     }
 
@@ -296,7 +305,7 @@ impl Addresses {
         *under_way = under_way.saturating_sub(1);
         match looked_at {
             LookedAt::Guess => it.note_failure(&self.backoff, now),
-            LookedAt::NoGuess if it.failures == 0 && !it.is_busy() => {
+            LookedAt::NoGuess if it.last.number == 0 && !it.is_busy() => {
                 self.known.remove(&origin);
             }
             LookedAt::NoGuess => {}
@@ -345,16 +354,10 @@ impl Throttle {
         }
     }
 
-    /// From now on addresses wait so long, those that wait already too. Cost: a look at all that are remembered.
+    /// From now on addresses wait so long, those that wait already too, from the failure on that they wait for: who makes waits shorter does it
+    /// because of somebody who is kept out now.
     pub(crate) fn set_backoff(&self, backoff: Backoff) {
-        let mut addresses = self.addresses();
-        if addresses.backoff == backoff {
-            return;
-        }
-        addresses.backoff = backoff;
-        for it in addresses.known.values_mut() {
-            it.until = backoff.until(it.failures, it.failed_at);
-        }
+        self.addresses().backoff = backoff;
     }
 
     fn addresses(&self) -> MutexGuard<'_, Addresses> {
@@ -401,17 +404,28 @@ impl Throttle {
     pub(crate) fn waits(&self, origin: Origin, now: Tick) -> Option<Why> {
         let mut addresses = self.addresses();
         match addresses.known.get(&origin) {
-            Some(it) => (now < it.until).then_some(Why::Failed),
+            Some(it) => it.waits(&addresses.backoff, now).then_some(Why::Failed),
             None => (!addresses.has_room(origin, now)).then_some(Why::Crowded),
         }
     }
 }
 
 impl Known {
+    /// Until when nothing of it is looked at.
+    fn until(&self, backoff: &Backoff) -> Tick {
+        let [of_last, of_other] =
+            [self.last, self.waits_for].map(|it| backoff.until(it.number, it.at));
+        of_last.max(of_other)
+    }
+
+    fn waits(&self, backoff: &Backoff, now: Tick) -> bool {
+        now < self.until(backoff)
+    }
+
     /// Whether nothing of it is looked at because of what has failed. Each guess beyond the free ones has its own wait: what comes with it waits
     /// for what becomes of it.
     fn is_kept_out(&self, backoff: &Backoff, now: Tick) -> bool {
-        now < self.until || backoff.is_one_by_one(self.failures) && self.is_busy()
+        self.waits(backoff, now) || backoff.is_one_by_one(self.last.number) && self.is_busy()
     }
 
     /// Whether less of it is under way than may be.
@@ -423,18 +437,26 @@ impl Known {
         self.under_way[0] != 0 || self.under_way[1] != 0
     }
 
-    /// Long after its last failure it is as good as new.
+    /// Long after its last failure it is as good as new, but for a wait that has not ended.
     fn forget(&mut self, backoff: &Backoff, now: Tick) {
-        if backoff.forgets(self.failed_at, now) {
-            self.failures = 0;
+        if backoff.forgets(self.last.at, now) {
+            self.last.number = 0;
+            if !self.waits(backoff, now) {
+                self.waits_for = self.last;
+            }
         }
     }
 
     fn note_failure(&mut self, backoff: &Backoff, now: Tick) {
         self.forget(backoff, now);
-        self.failures = self.failures.saturating_add(1);
-        self.failed_at = now;
-        self.until = self.until.max(backoff.until(self.failures, now));
+        let before = self.until(backoff);
+        self.last = Failure {
+            number: self.last.number.saturating_add(1),
+            at: now,
+        };
+        if backoff.until(self.last.number, now) >= before {
+            self.waits_for = self.last;
+        }
     }
 }
 

@@ -12,7 +12,6 @@ use super::connection::{Connection, Life};
 use super::fronts::Access;
 use super::ready::Place;
 use super::timers::Timer;
-use crate::config::Config;
 use crate::memory::{Level, MemoryBudget, Rooms};
 
 /// How often a shard looks, in milliseconds.
@@ -30,8 +29,6 @@ pub(crate) struct MemoryWatch {
     looked: Tick,
     /// Of messages that wait.
     room: MemoryRoom,
-    /// Bytes that messages which wait have less, where memory is scant: this shard's part.
-    withheld: u64,
     /// The next connection to look at.
     cursor: Place,
     armed: bool,
@@ -39,12 +36,11 @@ pub(crate) struct MemoryWatch {
 
 impl MemoryWatch {
     /// Nothing yet.
-    pub(crate) fn new(budget: Arc<MemoryBudget>, config: &Config) -> Self {
+    pub(crate) fn new(budget: Arc<MemoryBudget>) -> Self {
         Self {
             budget,
             looked: Tick(0),
             room: MemoryRoom::Enough,
-            withheld: config.scant().withheld() / u64::from(config.shards.max(1)),
             cursor: 0,
             armed: false,
         }
@@ -97,9 +93,7 @@ impl Shard {
                 "memory.max is nearly used up: publishes and connections are refused"
             );
         }
-        let mut kept = self.partitions.kept();
-        kept.messages += self.memory.withheld;
-        let rooms = budget.keep(self.hub.id.0.into(), kept);
+        let rooms = budget.keep(self.hub.id.0.into(), self.partitions.kept());
         // Also those that have come since.
         self.partitions.set_session_room(rooms.sessions);
         let room = rooms.messages;

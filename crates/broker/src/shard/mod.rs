@@ -319,7 +319,7 @@ impl Shard {
             revoking: None,
             sweep: access::Sweep::beginning_with(&hub.access.table),
             token_end: access::TokenEnd::default(),
-            memory: MemoryWatch::new(parts.memory, &config),
+            memory: MemoryWatch::new(parts.memory),
             pool: ReceivePool::new(PoolLimits::default()),
             store: stationed.store,
             recovery: stationed.recovery,

@@ -6,7 +6,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::cli::exit::Exit;
-use crate::cli::new_file::{take_back, there_already, write};
+use crate::cli::new_file::{Readers, take_back, there_already, write_for};
+use crate::cli::plain::plain;
 
 /// A certificate and its key, side by side.
 pub(super) struct Pair {
@@ -15,6 +16,9 @@ pub(super) struct Pair {
 }
 
 impl Pair {
+    /// What comes behind the name of each.
+    pub(super) const EXTENSION_BYTES: usize = ".pem".len();
+
     /// Of this name.
     pub(super) fn new(folder: &Path, name: &str) -> Self {
         Self {
@@ -23,7 +27,7 @@ impl Pair {
         }
     }
 
-    /// Writes both, for their owner only, or none: never over one that is there.
+    /// Writes both, the key for its owner only, or none: never over one that is there.
     ///
     /// # Errors
     /// How the command ends; why is said.
@@ -32,19 +36,24 @@ impl Pair {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
             made.map_err(|error| unwritten(folder, &error))?;
         }
-        write(&self.key, key).map_err(|error| unwritten(&self.key, &error))?;
-        write(&self.certificate, certificate).map_err(|error| {
+        write_for(Readers::Owner, &self.key, key).map_err(|error| unwritten(&self.key, &error))?;
+        write_for(Readers::All, &self.certificate, certificate).map_err(|error| {
             take_back(&self.key);
             unwritten(&self.certificate, &error)
         })
     }
 }
 
+/// A path as it is told to people: it may have been made of the name of a client.
+pub(super) fn shown(path: &Path) -> String {
+    plain(&path.display().to_string())
+}
+
 fn unwritten(path: &Path, error: &io::Error) -> Exit {
     match error.kind() {
         io::ErrorKind::AlreadyExists => there_already(path),
         _ => {
-            eprintln!("courser: {}: {error}", path.display());
+            eprintln!("courser: {}: {error}", shown(path));
             Exit::Refused
         }
     }
@@ -60,7 +69,7 @@ pub(super) fn read(path: &Path, hint: &str) -> Result<Vec<u8>, Exit> {
             io::ErrorKind::NotFound => (Exit::NotFound, hint),
             _ => (Exit::Refused, ""),
         };
-        eprintln!("courser: {}: {error}{hint}", path.display());
+        eprintln!("courser: {}: {error}{hint}", shown(path));
         exit
     })
 }

@@ -13,15 +13,21 @@ use rcgen::{
 use x509_parser::parse_x509_certificate;
 use x509_parser::pem::Pem;
 
-use super::files::{Pair, read};
+use super::files::{Pair, read, shown};
+use super::key::signing_key;
 use super::{NewCa, NewCert};
 use crate::cli::exit::{Exit, usage};
+use crate::cli::plain::quoted;
 use crate::operate::say;
 
 /// Name of the authority's files.
 const AUTHORITY: &str = "ca";
 /// The longest common name that X.509 has room for (RFC 5280, ub-common-name).
 const COMMON_NAME_MAX: usize = 64;
+/// The longest name that a file has on a usual file system, in bytes.
+const FILE_NAME_MAX: usize = 255;
+/// Days for which a server's certificate of any authority may hold at most for clients of Apple (support.apple.com/103769).
+const DAYS_OF_APPLE: i32 = 825;
 
 /// Makes an authority.
 pub(super) fn new_ca(arguments: &NewCa) -> Result<(), Exit> {
@@ -31,15 +37,15 @@ pub(super) fn new_ca(arguments: &NewCa) -> Result<(), Exit> {
     // It signs certificates of servers and clients, and no further authorities.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    let ends = lasts(&mut params, arguments.days, None);
+    let ends = lasts(&mut params, arguments.days, None).end();
     let key = KeyPair::generate().map_err(|error| unmade(&error))?;
     let certificate = params.self_signed(&key).map_err(|error| unmade(&error))?;
     let pair = Pair::new(&arguments.making.folder, AUTHORITY);
     pair.write(&certificate.pem(), &key.serialize_pem())?;
     say(&format!(
         "wrote {certificate}, until {ends}: what clients trust (--cafile), and client_authorities of a listener\nwrote {key}: keep it secret; whoever has it can be any server and any client\n",
-        certificate = pair.certificate.display(),
-        key = pair.key.display(),
+        certificate = shown(&pair.certificate),
+        key = shown(&pair.key),
     ))
 }
 
@@ -51,7 +57,8 @@ pub(super) fn new_cert(arguments: &NewCert) -> Result<(), Exit> {
     };
     let file = file_name(arguments)?;
     let authority = Authority::read(&arguments.making.folder)?;
-    let ends = lasts(&mut params, arguments.days, Some(authority.ends));
+    let holds = lasts(&mut params, arguments.days, Some(authority.ends));
+    let ends = holds.end();
     let key = KeyPair::generate().map_err(|error| unmade(&error))?;
     let certificate = params
         .signed_by(&key, &authority.issuer)
@@ -59,7 +66,7 @@ pub(super) fn new_cert(arguments: &NewCert) -> Result<(), Exit> {
     if !authority.is_issuer_of(certificate.der()) {
         eprintln!(
             "courser: {}: the name of this authority has parts of one kind, or joined ones, which cannot be repeated: sign with the program that has made it",
-            arguments.making.folder.display()
+            shown(&arguments.making.folder)
         );
         return Err(Exit::Refused);
     }
@@ -71,9 +78,17 @@ pub(super) fn new_cert(arguments: &NewCert) -> Result<(), Exit> {
     };
     say(&format!(
         "wrote {}, until {ends}\nwrote {}: {hint}\n",
-        pair.certificate.display(),
-        pair.key.display(),
-    ))
+        shown(&pair.certificate),
+        shown(&pair.key),
+    ))?;
+    if !arguments.client && holds.days() > DAYS_OF_APPLE {
+        eprintln!(
+            "courser: warning: {} holds for {} days, since it begins a day before it is made: clients of Apple refuse a server's certificate of more than {DAYS_OF_APPLE}",
+            shown(&pair.certificate),
+            holds.days(),
+        );
+    }
+    Ok(())
 }
 
 /// An authority that was made before.
@@ -91,7 +106,7 @@ impl Authority {
         let certificate = read(&pair.certificate, HINT)?;
         let key = read(&pair.key, HINT)?;
         let unusable = |path: &Path, why: &str| {
-            eprintln!("courser: {}: {why}", path.display());
+            eprintln!("courser: {}: {why}", shown(path));
             Exit::Refused
         };
         let malformed = || unusable(&pair.certificate, "no certificate of an authority");
@@ -100,10 +115,7 @@ impl Authority {
         if !parsed.is_ca() {
             return Err(malformed());
         }
-        let key = String::from_utf8(key)
-            .ok()
-            .and_then(|text| KeyPair::from_pem(&text).ok())
-            .ok_or_else(|| unusable(&pair.key, "no private key"))?;
+        let key = signing_key(&key).map_err(|why| unusable(&pair.key, why))?;
         if parsed.public_key().raw != key.subject_public_key_info() {
             return Err(unusable(
                 &pair.key,
@@ -135,7 +147,10 @@ impl Authority {
 
 fn of_server(names: &[String]) -> Result<CertificateParams, Exit> {
     if let Some(name) = names.iter().find(|name| !is_server_name(name)) {
-        return Err(usage(&format!("{name:?} is no host name and no address")));
+        return Err(usage(&format!(
+            "{} is no host name and no address",
+            quoted(name)
+        )));
     }
     let mut params = CertificateParams::new(names).map_err(|error| unmade(&error))?;
     // Only for people: clients compare the alternative names.
@@ -166,11 +181,31 @@ fn leaf(mut params: CertificateParams) -> CertificateParams {
     params
 }
 
-/// Sets from when until when it holds, by days: since yesterday, because clocks of clients may be behind. The last day is returned.
-fn lasts(params: &mut CertificateParams, days: u32, at_most: Option<Date>) -> Date {
+/// From when until when a certificate holds: from the beginning of one day to that of another, by UTC.
+struct Holds {
+    from: Date,
+    until: Date,
+}
+
+impl Holds {
+    fn days(&self) -> i32 {
+        (self.until - self.from).get_days()
+    }
+
+    /// When it ends, for people.
+    fn end(&self) -> String {
+        format!("{} 00:00 UTC", self.until)
+    }
+}
+
+/// Sets from when until when it holds, by days: since yesterday, because clocks of clients may be behind.
+fn lasts(params: &mut CertificateParams, days: u32, at_most: Option<Date>) -> Holds {
     let today = today();
-    let ends = today.saturating_add(Span::new().days(days));
-    let ends = at_most.map_or(ends, |at_most| ends.min(at_most));
+    let until = today.saturating_add(Span::new().days(days));
+    let holds = Holds {
+        from: today.saturating_sub(Span::new().days(1)),
+        until: at_most.map_or(until, |at_most| until.min(at_most)),
+    };
     let of = |date: Date| {
         date_time_ymd(
             date.year().into(),
@@ -178,9 +213,9 @@ fn lasts(params: &mut CertificateParams, days: u32, at_most: Option<Date>) -> Da
             date.day().unsigned_abs(),
         )
     };
-    params.not_before = of(today.saturating_sub(Span::new().days(1)));
-    params.not_after = of(ends);
-    ends
+    params.not_before = of(holds.from);
+    params.not_after = of(holds.until);
+    holds
 }
 
 fn today() -> Date {
@@ -210,7 +245,8 @@ fn common_name(name: &str) -> Result<&str, Exit> {
     match fits && !name.chars().any(char::is_control) {
         true => Ok(name),
         false => Err(usage(&format!(
-            "{name:?}: a name has 1 to {COMMON_NAME_MAX} characters, none of control"
+            "{}: a name has 1 to {COMMON_NAME_MAX} characters, none of control",
+            quoted(name)
         ))),
     }
 }
@@ -225,9 +261,17 @@ fn file_name(arguments: &NewCert) -> Result<String, Exit> {
         Some(file) => file.clone(),
         None => arguments.names[0].chars().map(kept).collect(),
     };
-    match name == AUTHORITY || name.is_empty() || name.starts_with('.') || name.contains('/') {
+    if name == AUTHORITY || name.is_empty() || name.starts_with('.') || name.contains('/') {
+        return Err(usage(&format!(
+            "{} cannot be the name of the files: choose another one by --file",
+            quoted(&name)
+        )));
+    }
+    match name.len() + Pair::EXTENSION_BYTES > FILE_NAME_MAX {
         true => Err(usage(&format!(
-            "{name:?} cannot be the name of the files: choose another one by --file"
+            "the name of the files would have {} bytes, and {} at most are left beside .pem and .key: choose a shorter one by --file",
+            name.len(),
+            FILE_NAME_MAX - Pair::EXTENSION_BYTES
         ))),
         false => Ok(name),
     }

@@ -1,6 +1,7 @@
 //! `courser tls`: an authority and certificates of one's own, and what stands in a certificate. Offline: no server is asked.
 
 mod files;
+mod key;
 mod make;
 mod show;
 #[cfg(test)]
@@ -48,7 +49,7 @@ struct NewCa {
     /// What the authority is called in the certificates that it makes
     #[arg(long, default_value = "Courser authority", value_name = "NAME")]
     name: String,
-    /// Days until it ends, and with it all that it has made
+    /// Days until it ends, at 00:00 UTC, and with it all that it has made
     #[arg(long, default_value_t = 3650, value_parser = days(), value_name = "N")]
     days: u32,
 }
@@ -63,7 +64,7 @@ struct NewCert {
     /// For a client: NAME is its common name, which is who it is where `identity` is not set
     #[arg(long)]
     client: bool,
-    /// Days until it ends, at the latest with the authority
+    /// Days until it ends, at 00:00 UTC and at the latest with the authority
     #[arg(long, default_value_t = 397, value_parser = days(), value_name = "N")]
     days: u32,
     /// Name of the files, without .pem and .key; none: the first NAME

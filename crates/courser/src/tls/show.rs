@@ -11,7 +11,7 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::GeneralName;
 
 use super::Show;
-use super::files::read;
+use super::files::{read, shown};
 use crate::cli::exit::Exit;
 
 const COLUMNS: [&str; 6] = ["file", "subject", "names", "issuer", "ends", "days_left"];
@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &Show) -> Exit {
 fn certificates(file: &Path) -> Result<Vec<Value>, Exit> {
     let bytes = read(file, "")?;
     let damaged = |why: &str| {
-        eprintln!("courser: {}: {why}", file.display());
+        eprintln!("courser: {}: {why}", shown(file));
         Exit::Refused
     };
     let mut rows = Vec::new();

@@ -114,7 +114,7 @@ fn pem_of(der: &[u8]) -> String {
 }
 
 #[test]
-fn files_are_for_their_owner_only() {
+fn only_what_is_public_is_for_others() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = tempfile::tempdir().expect("a folder");
@@ -126,4 +126,48 @@ fn files_are_for_their_owner_only() {
     };
     assert_eq!(mode(&at), 0o700);
     assert_eq!(mode(&at.join("ca.key")), 0o600);
+    assert_eq!(tls(&at, &["new-cert", "a.example"]), Exit::Done);
+    assert_eq!(mode(&at.join("a.example.key")), 0o600);
+    // As far as whoever runs the test lets others read at all.
+    let open = at.join("open");
+    let mut options = fs::OpenOptions::new();
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o644);
+    options
+        .write(true)
+        .create_new(true)
+        .open(&open)
+        .expect("made");
+    for certificate in ["ca.pem", "a.example.pem"] {
+        assert_eq!(mode(&at.join(certificate)), mode(&open), "{certificate}");
+    }
+}
+
+/// The longest host name leaves no room for what comes behind it.
+#[test]
+fn a_name_that_no_file_can_have_is_refused_before_anything_is_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path().join("tls");
+    let label = "x".repeat(63);
+    let longest = format!("{label}.{label}.{label}.{}", "y".repeat(61));
+    assert_eq!(longest.len(), 253);
+    assert_eq!(tls(&at, &["new-cert", &longest]), Exit::Usage);
+    let file = "z".repeat(252);
+    let by_file = ["new-cert", "a.example", "--file", &file];
+    assert_eq!(tls(&at, &by_file), Exit::Usage);
+    assert!(!at.exists(), "nothing is made");
+    assert_eq!(tls(&at, &["new-ca"]), Exit::Done);
+    let by_file = ["new-cert", &longest, "--file", &file[1..]];
+    assert_eq!(tls(&at, &by_file), Exit::Done);
+}
+
+#[test]
+fn an_authority_whose_key_openssl_has_made_signs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    assert_eq!(tls(at, &["new-ca"]), Exit::Done);
+    let key = fs::read_to_string(at.join("ca.key")).expect("it was made");
+    let parameters =
+        "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
+    fs::write(at.join("ca.key"), format!("{parameters}{key}")).expect("written");
+    assert_eq!(tls(at, &["new-cert", "a.example"]), Exit::Done);
 }

@@ -3,12 +3,17 @@
 use std::collections::VecDeque;
 
 use super::{items::Item, save::Saving, streams::GoneChunk};
-use crate::{session::Session, state::SharedGroup};
+use crate::{
+    session::Session,
+    state::{SharedGroup, weight},
+};
 
 /// See the module. Its head is written.
 #[derive(Debug)]
 pub(super) struct Gone {
     owner: GoneOwner,
+    /// Bytes that it takes beside the chunks: they count until it is written whole.
+    owner_bytes: usize,
     chunks: VecDeque<GoneChunk>,
     /// Where the walk is in it.
     open: Option<Item>,
@@ -18,6 +23,20 @@ pub(super) struct Gone {
 enum GoneOwner {
     Session(Box<Session>),
     Group(u64, Box<SharedGroup>),
+}
+
+impl GoneOwner {
+    /// As the weights of sessions say. A group ends with its last member: it has next to nothing left.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Session(session) => {
+                let made = session.subscriptions.iter();
+                let made: u64 = made.map(weight::of_subscription).sum();
+                usize::try_from(weight::of_whole(session) + made).unwrap_or(usize::MAX)
+            }
+            Self::Group(_, group) => size_of_val(&**group),
+        }
+    }
 }
 
 impl Gone {
@@ -51,6 +70,7 @@ impl Saving {
         }
         let open = None;
         let mut gone = Gone {
+            owner_bytes: owner.bytes(),
             owner,
             chunks,
             open,
@@ -62,7 +82,8 @@ impl Saving {
             GoneOwner::Group(_, group) => self.has_group(group),
         };
         if !is_saved || !gone.chunks.is_empty() {
-            self.gone_bytes += gone.chunks.iter().map(GoneChunk::bytes).sum::<usize>();
+            let chunks: usize = gone.chunks.iter().map(GoneChunk::bytes).sum();
+            self.gone_bytes += gone.owner_bytes + chunks;
             self.gone.push(gone);
         }
     }
@@ -82,6 +103,7 @@ impl Saving {
             return Some(bytes);
         }
         let Some(mut chunk) = gone.chunks.pop_front() else {
+            self.gone_bytes -= gone.owner_bytes;
             return Some(0);
         };
         let held = chunk.bytes();

@@ -62,7 +62,7 @@ pub(crate) struct Saving {
     pub(super) apart: BTreeSet<Item>,
     /// What has ended since and is not written whole.
     pub(super) gone: Vec<Gone>,
-    /// Bytes that the chunks of that take.
+    /// Bytes that it takes.
     pub(super) gone_bytes: usize,
     /// A bug for tests that look for it.
     pub(super) late: bool,

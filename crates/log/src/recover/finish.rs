@@ -77,7 +77,7 @@ pub(super) fn finish<D: Disk>(
     };
     let needs_head = active.offset == BLOCK;
     let damaged = report.damages.iter().map(|damage| damage.place.segment);
-    let damaged = damaged.collect();
+    let damaged = (counts_again && !needs_head).then(|| damaged.collect());
     let recovered = recovered(&mut picture, manifests, report);
     if config.has(Planted::ForgetKeptAtStart) {
         picture
@@ -105,13 +105,23 @@ pub(super) fn finish<D: Disk>(
         unsummed,
         places: picture.places,
     });
+    settle(&mut log, needs_head, damaged)?;
+    Ok((log, recovered))
+}
+
+/// Makes certain what the log says from now on, and gives back what is of no use. `damaged`: segments count again, because of these.
+fn settle<D: Disk>(
+    log: &mut Log<D>,
+    needs_head: bool,
+    damaged: Option<BTreeSet<SegmentNumber>>,
+) -> Result<(), WriteError> {
     log.make_certain(needs_head)?;
-    if counts_again && !needs_head {
+    if let Some(damaged) = damaged {
         log.count_again(damaged)?;
     }
     log.free_dead();
     log.measure_space();
-    Ok((log, recovered))
+    Ok(())
 }
 
 impl<F> Scanned<F> {

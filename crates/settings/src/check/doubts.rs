@@ -10,7 +10,32 @@ pub(super) fn all(view: &View<'_>) -> Vec<Fault> {
     let mut found = too_large(view);
     found.extend(in_the_clear(view));
     found.extend(forgotten_while_it_waits(view));
+    found.extend(crowded(view));
     found
+}
+
+/// Addresses whose logins fail that are remembered at once. While all of them wait, nobody logs in from another one.
+pub const LOGIN_ADDRESSES_MAX: u32 = 65_536;
+/// From here on a wait is so long that somebody with as many addresses makes all of them wait at once with little work, in seconds: with a
+/// guess in some ten milliseconds.
+const LONG_WAIT_SECONDS: u64 = 600;
+
+/// Waits so long that who has many addresses keeps everybody else out.
+fn crowded(view: &View<'_>) -> Option<Fault> {
+    const KEY: &str = "login_failures.wait_max";
+    let failures = &view.settings().login_failures;
+    let seconds = failures.wait_max.as_secs();
+    (failures.address_max > 0 && seconds > LONG_WAIT_SECONDS).then(|| {
+        let a_minute = (u64::from(LOGIN_ADDRESSES_MAX) * 60).div_ceil(seconds);
+        let given = view.given(KEY);
+        Fault {
+            keys: vec![KEY.to_owned()],
+            message: format!(
+                "{given}: no more than {LOGIN_ADDRESSES_MAX} addresses wait at once, and {a_minute} wrong passwords a minute from as many, which \
+                 anybody with a /48 of IPv6 has, keep all of those waiting: no other address can log in then"
+            ),
+        }
+    })
 }
 
 /// Waits that end after what they are for has been forgotten: behind each of these an address has free failures again.

@@ -319,9 +319,42 @@ fn failures_that_are_forgotten_before_the_wait_for_them_has_ended_are_doubted() 
     assert_eq!(
         doubts("[login_failures]\nwait_max = \"1h\""),
         [
-            r#"f:2:12: login_failures.forget_after = "10m" is less than login_failures.wait_max = "1h": an address that has waited for longer may guess as often as a new one"#
+            r#"f:2:12: login_failures.forget_after = "10m" is less than login_failures.wait_max = "1h": an address that has waited for longer may guess as often as a new one"#,
+            &format!(
+                "f:2:12: login_failures.wait_max = \"1h\": {}",
+                crowded(1_093)
+            ),
         ]
     );
+}
+
+fn crowded(a_minute: u32) -> String {
+    format!(
+        "no more than 65536 addresses wait at once, and {a_minute} wrong passwords a minute from as many, which anybody with a /48 of IPv6 has, \
+         keep all of those waiting: no other address can log in then"
+    )
+}
+
+#[test]
+fn waits_by_which_few_guesses_keep_everybody_else_out_are_doubted() {
+    let said = |settings: &str| {
+        doubts(&format!(
+            "[login_failures]\nforget_after = \"30d\"\n{settings}"
+        ))
+    };
+    assert!(said("").is_empty());
+    assert!(said("wait_max = \"10m\"").is_empty());
+    // No wait is longer than the longest.
+    assert!(said("wait_first = \"1h\"").is_empty());
+    for (wait_max, a_minute) in [("11m", 5_958), ("1d", 46)] {
+        let found = said(&format!("wait_max = \"{wait_max}\""));
+        let expected = format!(
+            "f:3:12: login_failures.wait_max = \"{wait_max}\": {}",
+            crowded(a_minute)
+        );
+        assert_eq!(found, [expected]);
+    }
+    assert!(said("wait_max = \"1d\"\naddress_max = 0").is_empty());
 }
 
 #[test]

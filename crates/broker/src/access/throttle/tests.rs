@@ -452,3 +452,36 @@ fn a_wait_that_has_begun_is_not_cut_short_by_what_is_forgotten() {
     assert_eq!(throttle.waits(ONE, Tick(7_999)), Some(Why::Failed));
     assert_eq!(throttle.waits(ONE, Tick(8_000)), None);
 }
+
+/// Of what is forgotten while it waits only the number starts anew: it waits on for what it has done.
+#[test]
+fn a_wait_that_was_kept_is_cut_short_only_by_settings_that_make_waits_shorter() {
+    let forgetful = |wait_first: u64| {
+        backoff(|it| {
+            it.forget_after = Duration::from_secs(1);
+            it.wait_first = Duration::from_millis(wait_first);
+        })
+    };
+    let throttle = Throttle::new(u64::MAX, forgetful(1_000));
+    for _ in 0..FREE + 3 {
+        throttle.failed(ONE, Tick(0));
+    }
+    throttle.failed(ONE, Tick(2_000));
+    let waits = |ms| throttle.waits(ONE, Tick(ms)) == Some(Why::Failed);
+    assert!(waits(7_999) && !waits(8_000));
+    throttle.set_backoff(backoff(|_| ()));
+    assert!(
+        waits(7_999) && !waits(8_000),
+        "what is forgotten has changed"
+    );
+    throttle.set_backoff(forgetful(2_000));
+    assert!(waits(15_999) && !waits(16_000), "they are longer");
+    throttle.set_backoff(forgetful(400));
+    assert!(waits(3_199) && !waits(3_200), "they are shorter");
+    // It has ended: nothing of it comes back.
+    let now = Tick(3_200);
+    assert_eq!(throttle.admit(ONE, Kind::Password, now), Admission::Go);
+    throttle.finished(ONE, Kind::Password, LookedAt::NoGuess, now);
+    throttle.set_backoff(forgetful(2_000));
+    assert!(!waits(3_200));
+}

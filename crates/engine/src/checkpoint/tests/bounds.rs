@@ -1,6 +1,7 @@
 //! No step and no fact writes much, however large what it touches is.
 
 use super::*;
+use crate::session::Subscribed;
 
 /// Bytes that a step writes at most, where names are short: a chunk of 256 references.
 const STEP_MAX: u64 = 2_048;
@@ -185,6 +186,45 @@ fn m42_a_session_that_ends_is_written_in_small_parts() {
     let kept = life.partition.checkpoint_bytes() - before;
     assert!(kept > 16 * 20_000, "what is kept counts: {kept} bytes");
     assert!(life.finish() <= STEP_MAX);
+}
+
+/// What a session has subscribed to and holds was left out: sessions without messages that ended during a slow checkpoint took memory and counted nothing.
+#[test]
+fn m42_what_is_gone_counts_with_its_subscriptions_and_holds() {
+    let mut life = Life::new();
+    let (number, other) = (session(1, 0), session(1, 1));
+    life.open(number);
+    life.open(other);
+    for n in 0..1_000 {
+        life.subscribe(number, &format!("filter/{n}"), 0);
+    }
+    let session = SessionUid(number);
+    for packet_id in 1..=1_000 {
+        life.rare(Rare::Held {
+            session,
+            packet_id,
+            hash: 1,
+        });
+    }
+    life.commit();
+    life.begin();
+    let before = life.partition.checkpoint_bytes();
+    life.rare(Rare::SessionEnded { session });
+    life.commit();
+    let kept = life.partition.checkpoint_bytes() - before;
+    let least = 1_000 * (size_of::<Subscribed>() + "filter/1".len() + size_of::<(u16, u64)>());
+    assert!(kept >= least, "{kept} bytes of {least}");
+    let has_gone = |life: &Life| {
+        let saving = life.partition.state.saving.as_ref();
+        saving.is_some_and(|it| !it.gone.is_empty())
+    };
+    while has_gone(&life) {
+        life.step(1);
+    }
+    let saving = life.partition.state.saving.as_ref();
+    let left = saving.expect("the other one is left").gone_bytes;
+    assert_eq!(left, 0, "it is written whole, and given back");
+    life.finish();
 }
 
 /// The notes of a checkpoint were kept to its end: whoever came and went while it was written slowly filled the memory.
