@@ -43,6 +43,8 @@ class Row(NamedTuple):
     says: str = ""
     # As what those do who speak MQTT: with a login.
     speaks: bool = False
+    # COURSER_URL.
+    url: str = ""
 
 
 S = "--server {data}"
@@ -56,15 +58,21 @@ ROWS = {
     "config diff": [Row("--config {file}", says="response_information"), Row("-o json --config {file}"), Row(S), Row("-o json " + S)],
     "config schema": [Row(says="response_information")],
     "config reload": [Row(S), Row(S + " -o json")],
-    "pub": [Row("-t other -m " + OTHER + " -d -q 1", speaks=True, says="connected"), Row(f"-u admin -P {WRONG} -p {{port}} -t t -m x -d", 4)],
-    "sub": [Row("-t nothing/# -W 1 -d", 27, speaks=True)],
-    "request": [Row("nothing question -W 1 -d", 27, speaks=True)],
+    "pub": [
+        Row("-t other -m " + OTHER + " -d -q 1", speaks=True, says="connected"), Row(f"-u admin -P {WRONG} -p {{port}} -t t -m x -d", 4),
+        # What is no URL may have a password in it all the same.
+        Row(f"-L mqttx://admin:{WRONG}@h/t -m x", 2, says="unknown URL"), Row(f"-L mqtt://admin:{WRONG}@/t -m x", 2, says="no host"),
+        Row(f"-L mqtt://admin:{WRONG}/more@127.0.0.1:1/t -m x", 2, says="no port"), Row(f"-L unix://admin:{WRONG}@h -m x", 2),
+        Row("-t t -m x", 2, says="unknown URL", url=f"mqttx://admin:{WRONG}@h/t"),
+    ],
+    "sub": [Row("-t nothing/# -W 1 -d", 27, speaks=True), Row(f"-L mqtt://admin:{WRONG}@/t", 2), Row("-t t", 2, url=f"admin:{WRONG}@h/t")],
+    "request": [Row("nothing question -W 1 -d", 27, speaks=True), Row(f"-L mqtt://admin:{WRONG}/x@h/t question", 2)],
     "probe": [Row("", speaks=True, says="receive"), Row("-o json", speaks=True)],
     "bench mqtt": [Row("-n 10 --prefix bench", speaks=True)],
     "bench connect": [Row("-n 5 --hold 0", speaks=True)],
     "bench retained": [Row("-n 5 --topics 5 --prefix bench", speaks=True)],
     "bench absent": [Row("-n 5 --topics 5 --prefix bench", speaks=True)],
-    "listener list": [Row(S, says="127.0.0.1"), Row(S + " -o json")],
+    "listener list": [Row(S, says="127.0.0.1"), Row(S + " -o json"), Row(f"--server https://admin:{WRONG}@h:1", 2)],
     "client list": [Row(S, says="canary-client"), Row(S + " -o json")],
     "client show": [Row("canary-client " + S, says="admin"), Row("canary-client -o json " + S)],
     "client trace": [Row("canary-client -W 1 -C 1000 " + S, 27)],
@@ -97,6 +105,8 @@ ROWS = {
     "diagnose": [Row("- --with-names " + S, says="canary-client")],
     "context add": [
         Row("here --server {data}"),
+        Row(f"wrong --server http://admin:{WRONG}@h:1", 2), Row(f"wrong --mqtt mqtx://admin:{WRONG}@h", 2),
+        Row(f"wrong --mqtt mqtt://admin:{WRONG}@h", 2), Row(f"wrong --mqtt mqtt://admin:12/{WRONG}@h", 2),
         Row("there --server {http} --token-file {data}/admin.token --mqtt mqtt://admin@localhost --password-file {secret}"),
     ],
     "context list": [Row(says="there")],
@@ -191,8 +201,9 @@ class Place:
         words = [*verb.split(), *row.words.format(**self.names()).split()]
         if row.speaks:
             words += ["-p", str(self.server.port), "-u", "admin", "--password-file", "password"]
+        variables = {"HOME": str(self.folder), **({"COURSER_URL": row.url} if row.url else {})}
         done = subprocess.run(
-            [str(Courser.binary()), *words], cwd=self.folder, env={**os.environ, "HOME": str(self.folder)},
+            [str(Courser.binary()), *words], cwd=self.folder, env={**os.environ, **variables},
             stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False,
         )  # fmt: skip
         said = (done.stdout + done.stderr).decode(errors="replace")

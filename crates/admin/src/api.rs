@@ -373,7 +373,7 @@ pub struct Elsewhere {
 /// What was done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Done {
-    /// `kicked`, `redirected`, `deleted`, `added`, `changed`, `removed`, or `unchanged`.
+    /// `kicked`, `redirected`, `deleted`, `added`, `changed`, `would change`, `removed`, or `unchanged`.
     pub done: String,
     /// What it was done to.
     pub what: String,

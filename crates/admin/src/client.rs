@@ -150,22 +150,35 @@ impl Server {
     /// Reads `http://HOST:PORT`, the path of a socket, or that of a data folder.
     ///
     /// # Errors
-    /// What was expected.
+    /// What was expected. A URL that is not taken is not shown: it may have a password in it.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(place) = text.strip_prefix("http://") {
             let place = place.trim_end_matches('/');
-            let port = place
-                .rsplit_once(':')
-                .and_then(|(_, port)| port.parse::<u16>().ok());
-            return match port {
+            if place.contains('@') {
+                return Err(
+                    "who asks is not said in the URL of a server: write http://HOST:PORT, and name a user by --operator"
+                        .to_owned(),
+                );
+            }
+            let whole = place.rsplit_once(':').filter(|(host, port)| {
+                !host.is_empty() && !host.contains(unfit_for_host) && port.parse::<u16>().is_ok()
+            });
+            return match whole {
                 Some(_) => Ok(Self::Http(place.to_owned())),
-                None => Err(format!("\"{text}\" has no port: write http://HOST:PORT")),
+                None => Err("no host with a port: write http://HOST:PORT".to_owned()),
             };
         }
         if text.contains("://") {
-            return Err(format!(
-                "unknown server \"{text}\": write http://HOST:PORT, or the path of a socket or data folder"
-            ));
+            return Err(
+                "unknown server: write http://HOST:PORT, or the path of a socket or data folder"
+                    .to_owned(),
+            );
+        }
+        if text.is_empty() {
+            return Err(
+                "no server is named: write http://HOST:PORT, or the path of a socket or data folder"
+                    .to_owned(),
+            );
         }
         let path = Path::new(text.strip_prefix("unix:").unwrap_or(text));
         let socket = if path.is_dir() {
@@ -175,6 +188,11 @@ impl Server {
         };
         Ok(Self::Socket(socket))
     }
+}
+
+/// Whether it stands in no name and no address of a host.
+const fn unfit_for_host(letter: char) -> bool {
+    matches!(letter, '/' | '?' | '#') || letter.is_ascii_whitespace() || letter.is_ascii_control()
 }
 
 impl Client {
@@ -407,8 +425,31 @@ mod tests {
         let http = |place: &str| Ok(Server::Http(place.to_owned()));
         assert_eq!(Server::parse("http://h:1/"), http("h:1"));
         assert_eq!(Server::parse("http://[::1]:1"), http("[::1]:1"));
-        for wrong in ["http://h", "https://h:1", "ftp://h:1"] {
+        for wrong in [
+            "http://h",
+            "https://h:1",
+            "ftp://h:1",
+            "http://:1",
+            "http://h/x:1",
+            "http://h\n:1",
+            "",
+        ] {
             assert!(Server::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// One was kept in the list of contexts, and a listing printed it.
+    #[test]
+    fn a_password_in_the_url_of_a_server_is_neither_taken_nor_shown() {
+        for text in [
+            "http://admin:hunter2@h:1",
+            "https://admin:hunter2@h:1",
+            "http://admin:hunter2@h",
+            "http://admin:hunter2/more@h:1",
+            "http://admin:hunter2",
+        ] {
+            let said = Server::parse(text).expect_err("not taken");
+            assert!(!said.contains("hunter2"), "{said}");
         }
     }
 

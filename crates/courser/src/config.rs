@@ -92,6 +92,8 @@ enum Output {
     Toml,
     /// One JSON document
     Json,
+    /// The same in one line
+    Jsonl,
 }
 
 impl Output {
@@ -99,6 +101,7 @@ impl Output {
         match self {
             Self::Toml => operate::Output::Table,
             Self::Json => operate::Output::Json,
+            Self::Jsonl => operate::Output::Jsonl,
         }
     }
 }
@@ -153,7 +156,8 @@ pub(crate) fn run(arguments: &Config) -> Exit {
             }
             with(flags, |resolved| match output {
                 Output::Toml => print(&resolved.show(shown)),
-                Output::Json => print(&as_json(resolved, shown)),
+                Output::Json => print(&format!("{:#}\n", as_json(resolved, shown))),
+                Output::Jsonl => print(&format!("{}\n", as_json(resolved, shown))),
             })
         }
         Verb::Reload(arguments) => operate::run_reload(arguments),
@@ -218,6 +222,11 @@ fn with(flags: &SettingFlags, act: impl FnOnce(&Resolved) -> Exit) -> Exit {
 fn check(flags: &SettingFlags, anonymous: Anonymous, files: Files, report: Report) -> Exit {
     let checked = flags.resolve().and_then(|resolved| {
         warn(&resolved);
+        if files != Files::PassedOver {
+            for doubt in preflight::missing(&resolved) {
+                eprintln!("courser: warning: {doubt}");
+            }
+        }
         match preflight::faults(&resolved, anonymous, files) {
             faults if faults.is_empty() => Ok(resolved.digest()),
             faults => Err(Errors(faults)),
@@ -226,7 +235,7 @@ fn check(flags: &SettingFlags, anonymous: Anonymous, files: Files, report: Repor
     match (report, &checked) {
         (Report::Text, Ok(digest)) => {
             let right = match files {
-                Files::Looked => "the settings are right",
+                Files::Looked | Files::LookedConfined => "the settings are right",
                 Files::PassedOver => "the settings are right, and no file was looked at",
             };
             print(&format!("{right}; digest {digest}\n"))
@@ -256,7 +265,7 @@ fn as_report(checked: &Result<String, Errors>, report: Report) -> String {
 }
 
 /// Numbers and lists are ones of JSON; sizes, durations and the like are texts, as in a file.
-fn as_json(resolved: &Resolved, shown: Shown) -> String {
+fn as_json(resolved: &Resolved, shown: Shown) -> Value {
     let settings: Map<String, Value> = resolved
         .effective()
         .into_iter()
@@ -269,6 +278,5 @@ fn as_json(resolved: &Resolved, shown: Shown) -> String {
             (value.key, entry)
         })
         .collect();
-    let document = json!({ "digest": resolved.digest(), "settings": settings });
-    format!("{document:#}\n")
+    json!({ "digest": resolved.digest(), "settings": settings })
 }

@@ -1,18 +1,23 @@
 //! What stops a server before it serves, each with the place of the setting that is wrong: the server's own rules and loaders, asked
 //! without starting one.
 
+use std::error::Error;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use courser_admin::{Token, TokenError};
 use courser_broker::{Anonymous, file_faults, memory_fault, public_faults, with_causes};
-use courser_settings::{Origin, Resolved, SettingError};
+use courser_settings::{Keep, Landlock, Origin, Resolved, SettingError, listener_key};
 
 /// Whether files are looked at that settings name, and the memory that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Files {
     /// They are those of this machine.
     Looked,
+    /// The same, by a process that the kernel confines: a file that it may not open is one for the next start, which may
+    /// ([`unseen`]).
+    LookedConfined,
     /// The settings are for another machine.
     PassedOver,
 }
@@ -28,18 +33,124 @@ pub(crate) fn faults(resolved: &Resolved, anonymous: Anonymous, files: Files) ->
     if settings.mqtt.listen.is_empty() && settings.doors.is_empty() {
         found.push(at(resolved, Some("mqtt.listen".to_owned()), NOBODY));
     }
-    if files == Files::Looked {
-        let unusable = file_faults(settings);
-        found.extend(
-            unusable
-                .iter()
-                .map(|fault| at(resolved, fault.setting(), &with_causes(fault))),
-        );
+    match files {
+        Files::Looked => found.extend(unusable(resolved).map(|(fault, _)| fault)),
+        Files::LookedConfined => found.extend(
+            unusable(resolved)
+                .filter(|(_, why)| *why == Why::Wrong)
+                .map(|(fault, _)| fault),
+        ),
+        Files::PassedOver => {}
+    }
+    if files != Files::PassedOver {
         found.extend(memory(resolved));
-        found.extend(token_fault(resolved));
+        found.extend(places(resolved));
     }
     found.sort();
     found
+}
+
+/// Files that a confined process may not open, so that nobody knows yet whether the next start can use them.
+pub(crate) fn unseen(resolved: &Resolved) -> Vec<SettingError> {
+    let denied = unusable(resolved).filter(|(_, why)| *why == Why::Denied);
+    let unseen = denied.map(|(fault, _)| SettingError {
+        message: format!("{}{UNSEEN}", fault.message),
+        ..fault
+    });
+    unseen.collect()
+}
+
+/// What is said behind the fault of such a file.
+const UNSEEN: &str = ": it is looked at by the next start, since this process opens its own files only (sandbox.landlock)";
+
+/// Why a file cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// This process may not open it.
+    Denied,
+    /// Anything else.
+    Wrong,
+}
+
+impl Why {
+    fn of(error: &(dyn Error + 'static)) -> Self {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            let of_system = error.downcast_ref::<io::Error>();
+            if of_system.is_some_and(|it| it.kind() == io::ErrorKind::PermissionDenied) {
+                return Self::Denied;
+            }
+            cause = error.source();
+        }
+        Self::Wrong
+    }
+}
+
+/// Files of these settings that cannot be used.
+fn unusable(resolved: &Resolved) -> impl Iterator<Item = (SettingError, Why)> {
+    let files = file_faults(&resolved.settings).into_iter().map(|fault| {
+        let why = Why::of(&fault);
+        (at(resolved, fault.setting(), &with_causes(&fault)), why)
+    });
+    files.chain(token_fault(resolved))
+}
+
+/// Places on this machine where nothing can be made: sockets in folders that are not there, a file where a socket or a folder is to be.
+pub(crate) fn places(resolved: &Resolved) -> Vec<SettingError> {
+    let settings = &resolved.settings;
+    let mut found = Vec::new();
+    let mut wrong = |key: String, fault: String| {
+        let message = format!("{key}: {fault}");
+        found.push(at(resolved, Some(key), &message));
+    };
+    for door in &settings.doors {
+        let Some(path) = &door.unix else { continue };
+        let folder = folder_of(path);
+        let shown = path.display();
+        let key = || listener_key(&door.name, "unix");
+        if !folder.is_dir() {
+            let fault = format!(
+                "cannot make {shown}: there is no folder {}",
+                folder.display()
+            );
+            wrong(key(), fault);
+        } else if path
+            .symlink_metadata()
+            .is_ok_and(|it| !it.file_type().is_socket())
+        {
+            let fault = format!("{shown} is something else than a socket: it is left as it is");
+            wrong(key(), fault);
+        }
+    }
+    let data = &settings.data.path;
+    if settings.data.store == Keep::Disk && data.exists() && !data.is_dir() {
+        let fault = format!("{} is a file: name a folder", data.display());
+        wrong("data.path".to_owned(), fault);
+    }
+    found
+}
+
+/// Folders that backups are made in.
+pub(crate) const BACKUP_FOLDERS: &str = "backup.folders";
+
+/// What is named and not there, which a server does without.
+pub(crate) fn missing(resolved: &Resolved) -> Vec<SettingError> {
+    let settings = &resolved.settings;
+    let read = settings.sandbox.read.iter().map(|path| {
+        let doubt = format!("there is no {path}: it cannot be read later either");
+        ("sandbox.read", path, doubt)
+    });
+    let folders = settings.backup.folders.iter().map(|path| {
+        let doubt = format!("there is no folder {path}: no backup can be made there");
+        (BACKUP_FOLDERS, path, doubt)
+    });
+    // Who is not confined finds what comes later.
+    let all = read
+        .chain(folders)
+        .filter(|_| settings.sandbox.landlock != Landlock::Off);
+    let all = all.filter(|(_, path, _)| !Path::new(path).exists());
+    all.map(|(key, _, doubt)| at(resolved, Some(key.to_owned()), &format!("{key}: {doubt}")))
+        .collect()
 }
 
 /// That the memory of this machine, or of the control group, serves nobody.
@@ -52,7 +163,7 @@ pub(crate) fn memory(resolved: &Resolved) -> Option<SettingError> {
 const NOBODY: &str = "mqtt.listen is empty and there is no [[listener]]: there is nothing to serve; name an address with --mqtt ADDRESS:PORT";
 
 /// The token of operators, where it has a file of its own. One that is not there is made by the server, in a folder that is.
-fn token_fault(resolved: &Resolved) -> Option<SettingError> {
+fn token_fault(resolved: &Resolved) -> Option<(SettingError, Why)> {
     const KEY: &str = "http.token_file";
     let path = PathBuf::from(&resolved.settings.http.token_file);
     if path.as_os_str().is_empty() {
@@ -61,8 +172,7 @@ fn token_fault(resolved: &Resolved) -> Option<SettingError> {
     let error = Token::read(&path).err()?;
     let fault = match &error {
         TokenError::File { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-            let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-            let folder = folder.unwrap_or(Path::new("."));
+            let folder = folder_of(&path);
             if folder.is_dir() {
                 return None;
             }
@@ -76,11 +186,13 @@ fn token_fault(resolved: &Resolved) -> Option<SettingError> {
             with_causes(&error)
         }
     };
-    Some(at(
-        resolved,
-        Some(KEY.to_owned()),
-        &format!("{KEY}: {fault}"),
-    ))
+    let fault = at(resolved, Some(KEY.to_owned()), &format!("{KEY}: {fault}"));
+    Some((fault, Why::of(&error)))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
 }
 
 /// A fault at the place of the setting that is to change.

@@ -1,13 +1,13 @@
 //! Settings of a running server: read again as at its start, checked whole, then given to the broker and to the log.
 
 use courser_admin::settings::{InForce, Reloaded, SettingChange};
-use courser_broker::{Broker, Reread, with_causes};
-use courser_settings::{Applies, Change, Resolved};
+use courser_broker::{Anonymous, Broker, Reread, with_causes};
+use courser_settings::{Applies, Change, Errors, Resolved};
 use serde_json::{Value, json};
 
 use crate::cli::settings::{SettingFlags, fault_json};
 use crate::logging::{FACTS, Log};
-use crate::preflight::placed;
+use crate::preflight::{Files, faults, placed, unseen};
 
 /// The flags of the start, and what the server has now.
 #[derive(Debug)]
@@ -17,16 +17,27 @@ pub(crate) struct Running {
     /// What was read of late and counts after the next start.
     needs_restart: Vec<SettingChange>,
     log: Log,
+    held_to: HeldTo,
+}
+
+/// What a server was started with and keeps: settings that are read again are held to it as a start holds them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldTo {
+    /// `--insecure-anonymous`.
+    pub(crate) anonymous: Anonymous,
+    /// How it looks at files.
+    pub(crate) files: Files,
 }
 
 impl Running {
     /// As they were read at the start.
-    pub(crate) fn new(flags: SettingFlags, now: Resolved, log: Log) -> Self {
+    pub(crate) fn new(flags: SettingFlags, now: Resolved, log: Log, held_to: HeldTo) -> Self {
         Self {
             flags,
             now,
             needs_restart: Vec::new(),
             log,
+            held_to,
         }
     }
 
@@ -44,8 +55,7 @@ impl Running {
     /// this returns. The log says what came of it.
     ///
     /// # Errors
-    /// Everything that is wrong with the settings, one line each, or the first certificate or key that cannot be used: then nothing has
-    /// changed.
+    /// Everything that is wrong with the settings, one line each, and all that would stop a start with them: then nothing has changed.
     pub(crate) fn reload(&mut self, broker: &Broker) -> Result<Reloaded, String> {
         let answer = self.try_reload(broker);
         if answer.is_err() {
@@ -58,7 +68,7 @@ impl Running {
     }
 
     fn try_reload(&mut self, broker: &Broker) -> Result<Reloaded, String> {
-        let new = self.flags.resolve().map_err(|errors| {
+        let new = self.read().map_err(|errors| {
             for error in &errors.0 {
                 let facts = fault_json(error).to_string();
                 tracing::error!(event = "setting_wrong", { FACTS } = facts, "{error}");
@@ -81,7 +91,11 @@ impl Running {
             let facts = fault_json(warning).to_string();
             tracing::warn!(event = "setting_deprecated", { FACTS } = facts, "{warning}");
         }
-        for doubt in &new.doubts {
+        let unseen = match self.held_to.files {
+            Files::LookedConfined => unseen(&new),
+            Files::Looked | Files::PassedOver => Vec::new(),
+        };
+        for doubt in new.doubts.iter().chain(&unseen) {
             let facts = fault_json(doubt).to_string();
             tracing::warn!(event = "setting_doubtful", { FACTS } = facts, "{doubt}");
         }
@@ -92,6 +106,15 @@ impl Running {
         self.needs_restart.clone_from(&answer.needs_restart);
         note(&answer);
         Ok(answer)
+    }
+
+    /// What the settings say by now. Also what counts only after a restart must be what a start takes: nobody wants to learn that then.
+    fn read(&self) -> Result<Resolved, Errors> {
+        let new = self.flags.resolve()?;
+        match faults(&new, self.held_to.anonymous, self.held_to.files) {
+            faults if faults.is_empty() => Ok(new),
+            faults => Err(Errors(faults)),
+        }
     }
 }
 

@@ -24,10 +24,10 @@ use crate::cli::exit::{Exit, usage};
 use crate::cli::settings::{SettingFlags, fault_json, settings_help};
 use crate::logging::{FACTS, Log};
 use crate::operators;
-use crate::preflight::{self, Files};
-use crate::reload::{Running, in_force};
+use crate::preflight::{self, BACKUP_FOLDERS, Files};
+use crate::reload::{HeldTo, Running, in_force};
 
-use self::confine::{confine, data_folder};
+use self::confine::{Confined, confine, data_folder};
 pub(crate) use self::greeting::Said;
 use self::greeting::{Greeting, counted};
 
@@ -66,9 +66,10 @@ fn serve(arguments: &Server) -> Result<Exit, Exit> {
     let settings = resolved.settings.clone();
     let format = settings.log.format;
     let taken = find_taken(&settings);
-    let log = begin_log(&resolved)?;
+    let (log, files) = begin_log(&resolved)?;
     let (reloader, reloads) = courser_admin::reloader(in_force(&resolved, Vec::new()));
-    let running = Running::new(arguments.flags.clone(), resolved, log);
+    let held_to = HeldTo { anonymous, files };
+    let running = Running::new(arguments.flags.clone(), resolved, log, held_to);
     if let Some(error) = taken {
         return Err(cannot_start(format, &running, &StartError::Listen(error)));
     }
@@ -120,6 +121,7 @@ fn load(flags: &SettingFlags, anonymous: Anonymous) -> Result<Resolved, Exit> {
     // Files are looked at once, when they are loaded.
     let mut faults = preflight::faults(&resolved, anonymous, Files::PassedOver);
     faults.extend(preflight::memory(&resolved));
+    faults.extend(preflight::places(&resolved));
     if faults.is_empty() {
         Ok(resolved)
     } else {
@@ -128,7 +130,8 @@ fn load(flags: &SettingFlags, anonymous: Anonymous) -> Result<Resolved, Exit> {
 }
 
 /// Gives up what a server has no use for and begins the log, in this order: threads that are there already would stay free.
-fn begin_log(resolved: &Resolved) -> Result<Log, Exit> {
+/// Says too how files can be looked at from now on.
+fn begin_log(resolved: &Resolved) -> Result<(Log, Files), Exit> {
     let confined = confine(resolved).map_err(|error| {
         complain_without_log(&with_causes(&error));
         Exit::Refused
@@ -142,11 +145,18 @@ fn begin_log(resolved: &Resolved) -> Result<Log, Exit> {
         let facts = fault_json(warning).to_string();
         tracing::warn!(event = "setting_deprecated", { FACTS } = facts, "{warning}");
     }
-    for doubt in &resolved.doubts {
+    let mut missing = preflight::missing(resolved);
+    // These have an event of their own.
+    missing.retain(|doubt| doubt.key.as_deref() != Some(BACKUP_FOLDERS));
+    for doubt in resolved.doubts.iter().chain(&missing) {
         let facts = fault_json(doubt).to_string();
         tracing::warn!(event = "setting_doubtful", { FACTS } = facts, "{doubt}");
     }
-    Ok(log)
+    let files = match confined {
+        Confined::To { .. } => Files::LookedConfined,
+        Confined::Unknown | Confined::Off => Files::Looked,
+    };
+    Ok((log, files))
 }
 
 /// No more connections than the process may have descriptors for; how many, if that is fewer than was asked for.

@@ -1,7 +1,8 @@
-//! Bodies of requests: JSON, whatever the header says, with our own errors.
+//! What requests bring, with our own errors: bodies of JSON, whatever the header says, and names in paths.
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
 use crate::AppState;
@@ -20,5 +21,19 @@ impl<T: DeserializeOwned> FromRequest<AppState> for Sent<T> {
             .map_err(|rejection| bad(rejection.body_text()))?;
         let read = serde_json::from_slice(&bytes);
         read.map(Self).map_err(|error| bad(error.to_string()))
+    }
+}
+
+/// The name that a path has in it, percent-encoded there.
+pub(super) struct Named(pub(super) String);
+
+impl FromRequestParts<AppState> for Named {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        let named = Path::from_request_parts(parts, state).await;
+        named
+            .map(|Path(name)| Self(name))
+            .map_err(|rejection| ApiError::new(Code::BadRequest, rejection.body_text()))
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::Extension;
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use courser_broker::{AskError, Control, Redirect, RedirectKind};
 use courser_contract::ShardId;
 use utoipa_axum::router::OpenApiRouter;
@@ -13,7 +13,7 @@ use crate::access::Principal;
 use crate::api::{Client, ClientDetail, Done, Elsewhere};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{List, ListParams, ListQuery, Step, Walk, list};
-use crate::routes::body::Sent;
+use crate::routes::body::{Named, Sent};
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
@@ -68,7 +68,7 @@ async fn clients(
 #[utoipa::path(get, path = "/api/v1/clients/{client_id}", params(("client_id" = String, Path, description = "Client id, percent-encoded")), responses((status = 200, body = ClientDetail), (status = 404, body = ErrorBody)))]
 async fn client(
     State(state): State<AppState>,
-    Path(client_id): Path<String>,
+    Named(client_id): Named,
 ) -> Result<Json<ClientDetail>, ApiError> {
     let detail = ClientDetail {
         client: state.control.client(&client_id).await?.map(Into::into),
@@ -92,7 +92,7 @@ async fn client(
 async fn kick(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Path(client_id): Path<String>,
+    Named(client_id): Named,
 ) -> Result<Json<Done>, ApiError> {
     if !state.control.kick(&client_id).await? {
         return Err(unknown(&client_id));
@@ -114,7 +114,7 @@ async fn kick(
 async fn redirect(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Path(client_id): Path<String>,
+    Named(client_id): Named,
     Sent(elsewhere): Sent<Elsewhere>,
 ) -> Result<Json<Done>, ApiError> {
     let kind = if elsewhere.permanent {

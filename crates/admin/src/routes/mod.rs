@@ -15,6 +15,7 @@ mod page;
 mod retained;
 mod sessions;
 mod settings;
+mod topics;
 mod trace;
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::{Extension, Json};
 use courser_broker::{Control, Page, RetainedRow};
 use courser_contract::{PartitionId, is_own_topic};
@@ -15,6 +15,8 @@ use crate::access::Principal;
 use crate::api::{Done, DoneToMany, Retained, RetainedDetail};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{Cursor, List, ListParams, ListQuery};
+use crate::routes::body::Named;
+use crate::routes::topics::check_filter;
 
 /// How often it is asked whether a change is committed, and how many times.
 const LOOK: Duration = Duration::from_millis(10);
@@ -73,7 +75,7 @@ async fn all(
         ));
     }
     let filter = query.own.last().map_or("#", |(_, filter)| filter.as_str());
-    check(filter)?;
+    check_filter("match", filter)?;
     let (found, next) = page(&state.control, &query, filter).await?;
     let items = found.into_iter().map(|(_, row)| row.into()).collect();
     Ok(Json(List { items, next }))
@@ -121,27 +123,11 @@ fn take_least(sources: &mut [Source]) -> Option<(PartitionId, RetainedRow)> {
     Some((least.partition, least.rows.pop()?))
 }
 
-/// A filter that the standard has: wildcards stand alone, and `#` at the end.
-fn check(filter: &str) -> Result<(), ApiError> {
-    let levels: Vec<&str> = filter.split('/').collect();
-    let last = levels.len() - 1;
-    let wrong = |(at, level): (usize, &&str)| match *level {
-        "+" => false,
-        "#" => at != last,
-        level => level.contains(['+', '#', '\0']),
-    };
-    if filter.is_empty() || levels.iter().enumerate().any(wrong) {
-        let message = format!("match: {filter:?} is no topic filter");
-        return Err(ApiError::new(Code::BadRequest, message));
-    }
-    Ok(())
-}
-
 /// A retained message with its payload.
 #[utoipa::path(get, path = "/api/v1/retained/{topic}", params(("topic" = String, Path, description = "Topic, percent-encoded with its slashes")), responses((status = 200, body = RetainedDetail), (status = 404, body = ErrorBody)))]
 async fn show(
     State(state): State<AppState>,
-    Path(topic): Path<String>,
+    Named(topic): Named,
 ) -> Result<Json<RetainedDetail>, ApiError> {
     let message = state.control.retained_message(&topic).await?;
     Ok(Json(message.ok_or_else(|| unknown(&topic))?.into()))
@@ -152,7 +138,7 @@ async fn show(
 async fn delete(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Path(topic): Path<String>,
+    Named(topic): Named,
 ) -> Result<Json<Done>, ApiError> {
     let control = &state.control;
     let Some(message) = control.retained_message(&topic).await? else {
@@ -199,7 +185,7 @@ async fn delete_matching(
             return Err(ApiError::new(Code::BadRequest, message));
         }
     };
-    check(filter)?;
+    check_filter("match", filter)?;
     if is_own_topic(filter) {
         let message = "match: what is under $SYS/ are values of the broker itself, which stay";
         return Err(ApiError::new(Code::BadRequest, message));
@@ -278,10 +264,10 @@ mod tests {
     #[test]
     fn only_filters_of_the_standard_are_taken() {
         for good in ["#", "+", "a/#", "a/+/b", "/", "$SYS/#", "+/+"] {
-            assert!(check(good).is_ok(), "{good}");
+            assert!(check_filter("match", good).is_ok(), "{good}");
         }
         for bad in ["", "a#", "#/a", "a+/b", "a/b+", "##"] {
-            assert!(check(bad).is_err(), "{bad}");
+            assert!(check_filter("match", bad).is_err(), "{bad}");
         }
     }
 

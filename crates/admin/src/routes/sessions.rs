@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::{Extension, Json};
 use courser_broker::{AskError, Control, Ended, SubscriptionStop};
 use courser_contract::PartitionId;
@@ -14,6 +14,7 @@ use crate::access::Principal;
 use crate::api::{Done, Session, Subscription};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{List, ListParams, ListQuery, Step, Walk, list};
+use crate::routes::body::Named;
 
 /// How often it is asked whether a change is committed, and how many times.
 const LOOK: Duration = Duration::from_millis(10);
@@ -124,7 +125,7 @@ async fn subscriptions(
 #[utoipa::path(get, path = "/api/v1/sessions/{client_id}", params(("client_id" = String, Path, description = "Client id, percent-encoded")), responses((status = 200, body = Session), (status = 404, body = ErrorBody)))]
 async fn session(
     State(state): State<AppState>,
-    Path(client_id): Path<String>,
+    Named(client_id): Named,
 ) -> Result<Json<Session>, ApiError> {
     let row = state.control.session(&client_id).await?;
     Ok(Json(row.ok_or_else(|| unknown(&client_id))?.into()))
@@ -135,7 +136,7 @@ async fn session(
 async fn delete(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Path(client_id): Path<String>,
+    Named(client_id): Named,
 ) -> Result<Json<Done>, ApiError> {
     let Some(before) = state.control.session(&client_id).await? else {
         return Err(unknown(&client_id));

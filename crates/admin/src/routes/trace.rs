@@ -1,6 +1,6 @@
 //! What one client sends and gets.
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::{Extension, Json};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -9,6 +9,7 @@ use crate::AppState;
 use crate::access::Principal;
 use crate::api::Trace;
 use crate::error::{ApiError, Code, ErrorBody};
+use crate::routes::body::Named;
 use crate::routes::events::numbers_after;
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
@@ -21,7 +22,7 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
 async fn trace(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Path(client_id): Path<String>,
+    Named(client_id): Named,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<Trace>, ApiError> {
     let after = numbers_after(&parameters)?;

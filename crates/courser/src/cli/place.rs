@@ -1,6 +1,5 @@
 //! Where a broker is and who comes: the flags of every command that speaks MQTT. Flags go before variables, those before the context.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,7 +7,7 @@ use courser_client::{Endpoint, Layers};
 
 use super::contexts::{self, SavedBroker, variable};
 use super::layers::Wrapping;
-use super::secret::tell_if_open;
+use super::secret;
 use super::url::{self, Url};
 
 /// The host where none is named.
@@ -40,7 +39,7 @@ pub(crate) struct Place {
     /// User name
     #[arg(short = 'u', long)]
     username: Option<String>,
-    /// File whose first line is the password
+    /// File whose first line is the password; - is standard input
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
 }
@@ -165,15 +164,16 @@ fn with_port(host: &str) -> Option<(&str, &str)> {
     (is_port && (inner.is_some() || !before.contains(':'))).then(|| (inner.unwrap_or(before), port))
 }
 
+/// The first line of a file, or of standard input for `-`; an empty one is no password.
 fn first_line(file: &Path) -> Result<Option<String>, String> {
-    let cannot = |error| format!("cannot read the password file {}: {error}", file.display());
-    let text = fs::read_to_string(file).map_err(cannot)?;
-    tell_if_open(file, &fs::metadata(file).map_err(cannot)?);
-    Ok(text.lines().next().map(str::to_owned))
+    let line = secret::from_file(file)?;
+    Ok(Some(line).filter(|line| !line.is_empty()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use clap::Parser;
 
     use super::*;

@@ -31,7 +31,7 @@ pub(crate) fn from_file(file: &Path) -> Result<String, String> {
 
 /// A password that others can read is told to who sits at a terminal. It is used all the same: files that are mounted have rights that
 /// whoever runs the command has not chosen.
-pub(crate) fn tell_if_open(file: &Path, about: &fs::Metadata) {
+fn tell_if_open(file: &Path, about: &fs::Metadata) {
     if let Some(mode) = mode_if_open(about)
         && io::stderr().is_terminal()
     {

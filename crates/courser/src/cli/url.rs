@@ -1,7 +1,11 @@
 //! `mqtt://[user[:password]@]host[:port][/topic]`, as `mosquitto_pub -L` takes it, and the same with `mqtts`, `ws` and `wss`; `unix:///path` of a
-//! Unix socket.
+//! Unix socket. User and password may have letters escaped by `%` (RFC 3986, 3.2.1), as they must where these mean something in a URL.
+//!
+//! What is wrong is never shown: whatever cannot be read as a URL may be a part of somebody's password.
 
 use std::path::PathBuf;
+
+use percent_encoding::percent_decode_str;
 
 use super::layers::Scheme;
 
@@ -23,7 +27,7 @@ pub(crate) struct Url {
 pub(crate) fn parse(text: &str) -> Result<Url, String> {
     let (name, rest) = text.split_once("://").unwrap_or_default();
     if name == "unix" {
-        return socket(text, rest);
+        return socket(rest);
     }
     let scheme = match name {
         "mqtt" => Scheme::Mqtt,
@@ -31,9 +35,10 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
         "ws" => Scheme::Ws,
         "wss" => Scheme::Wss,
         _ => {
-            return Err(format!(
-                "unknown URL \"{text}\": write mqtt://[user[:password]@]host[:port]/topic, or mqtts, ws, wss, or unix:///path"
-            ));
+            return Err(
+                "unknown URL: write mqtt://[user[:password]@]host[:port]/topic, or mqtts, ws, wss, or unix:///path"
+                    .to_owned(),
+            );
         }
     };
     let (authority, topic) = rest.split_once('/').unwrap_or((rest, ""));
@@ -43,12 +48,12 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
     };
     let (host, port) = split_port(place)?;
     if host.is_empty() {
-        return Err(format!("no host in \"{text}\": write mqtt://host/topic"));
+        return Err(format!("no host in the URL: write {name}://host/topic"));
     }
     let (username, password) = match login.map(|login| login.split_once(':').unwrap_or((login, "")))
     {
-        Some((user, "")) => (Some(user.to_owned()), None),
-        Some((user, password)) => (Some(user.to_owned()), Some(password.to_owned())),
+        Some((user, "")) => (Some(unescaped(user)?), None),
+        Some((user, password)) => (Some(unescaped(user)?), Some(unescaped(password)?)),
         None => (None, None),
     };
     Ok(Url {
@@ -62,17 +67,27 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
     })
 }
 
+/// Behind the host is something else; it is also what remains of a password with a slash.
+const NO_PORT: &str = "no port behind the host of the URL: write mqtt://[user[:password]@]host[:port]/topic with a port of 1 to 65535; in \
+                       user and password / is written %2F, and @ %40";
+
 /// All behind the scheme is the path, so there is neither a user nor a topic in it.
-fn socket(text: &str, path: &str) -> Result<Url, String> {
+fn socket(path: &str) -> Result<Url, String> {
     if !path.starts_with('/') {
-        return Err(format!(
-            "\"{text}\" names no file: write unix:///path, with the whole path"
-        ));
+        return Err("the URL names no file: write unix:///path, with the whole path".to_owned());
     }
     Ok(Url {
         socket: Some(path.into()),
         ..Url::default()
     })
+}
+
+/// A user or a password.
+fn unescaped(text: &str) -> Result<String, String> {
+    let text = percent_decode_str(text).decode_utf8();
+    let text =
+        text.map_err(|_| "what is escaped by % in the URL is no text of UTF-8".to_owned())?;
+    Ok(text.into_owned())
 }
 
 /// Splits `host:port`, `[v6]:port`, `host` and `[v6]`.
@@ -88,9 +103,7 @@ fn split_port(place: &str) -> Result<(&str, Option<u16>), String> {
             None => return Ok((place, None)),
         },
     };
-    let port = port
-        .parse()
-        .map_err(|_| format!("\"{port}\" is no port: 1 to 65535"))?;
+    let port = port.parse().map_err(|_| NO_PORT.to_owned())?;
     Ok((host, Some(port)))
 }
 
@@ -156,6 +169,33 @@ mod tests {
             ..Url::default()
         };
         assert_eq!(found, Ok(expected));
+    }
+
+    #[test]
+    fn user_and_password_are_unescaped() {
+        let found = parse("mqtt://a%40b:s3cr%2Fet%3a%25@h/t%20").expect("a URL");
+        let expected = url(Some("a@b"), Some("s3cr/et:%"), "h", None, "t%20");
+        assert_eq!(found, expected, "a topic is taken as it stands");
+        let found = parse("mqtt://u:50%off@h").expect("a URL");
+        assert_eq!(found.password.as_deref(), Some("50%off"));
+        assert!(parse("mqtt://u:%ff@h").is_err(), "no text");
+    }
+
+    /// `"s3cr" is no port` went to logs and to whoever looked on.
+    #[test]
+    fn what_is_no_url_is_not_shown() {
+        for text in [
+            "mqttx://admin:hunter2@h/t",
+            "admin:hunter2@h/t",
+            "mqtt://admin:hunter2@/t",
+            "mqtt://admin:hunter2/more@h/t",
+            "mqtt://admin:hunter2@h:hunter2/t",
+            "mqtt://admin:hunter2%ff@h/t",
+            "unix://admin:hunter2@h",
+        ] {
+            let said = parse(text).expect_err("no URL");
+            assert!(!said.contains("hunter2"), "{said}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Which connections a verb is for: some by name, those that fit, or all.
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use courser_admin::client::{Client, ClientError};
 
 use super::list::{ListFlags, Listing};
@@ -12,7 +13,7 @@ use crate::cli::exit::Exit;
 #[derive(Args, Debug)]
 pub(super) struct Among {
     /// Client ids
-    #[arg(value_name = "NAME", required_unless_present_any = ["all", "filter"], conflicts_with_all = ["all", "filter"])]
+    #[arg(value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), required_unless_present_any = ["all", "filter"], conflicts_with_all = ["all", "filter"])]
     names: Vec<String>,
     /// All that are connected now
     #[arg(long, conflicts_with = "filter")]
@@ -36,6 +37,7 @@ impl Among {
             Ok(Exit::Done)
         });
         match looked {
+            Exit::Done if found.is_empty() => self.consent.for_nobody(),
             Exit::Done => self.consent.run(server, deed, Chosen::Found(&found)),
             failed => failed,
         }

@@ -10,6 +10,7 @@ use super::print::{Output, OutputFlags};
 use crate::cli::contexts::{Contexts, Saved, SavedBroker, path as contexts_file};
 use crate::cli::exit::{Exit, usage};
 use crate::cli::layers::Wrapping;
+use crate::cli::plain::quoted;
 use crate::cli::url;
 
 /// Names for servers
@@ -108,10 +109,10 @@ impl New {
             );
         }
         if !url.topic.is_empty() {
-            return Err(format!(
-                "a context has no topic: leave out \"/{}\"",
-                url.topic
-            ));
+            return Err(
+                "a context has no topic: leave out the slash behind the host and what follows it"
+                    .to_owned(),
+            );
         }
         Ok(SavedBroker {
             url: text.to_owned(),
@@ -166,11 +167,14 @@ pub(crate) fn run(arguments: &Context) -> Exit {
 /// Whether there is something to save.
 fn change(contexts: &mut Contexts, verb: &Verb) -> Result<bool, Exit> {
     let unknown = |name: &str| {
-        eprintln!("courser: no context \"{name}\"");
+        eprintln!("courser: no context {}", quoted(name));
         Exit::NotFound
     };
     match verb {
         Verb::Add { name, replace, new } => {
+            if name.is_empty() || name.contains(char::is_control) {
+                return Err(usage("a context has a name, without control characters"));
+            }
             let saved = new.saved().map_err(|message| usage(&message))?;
             if !replace && contexts.by_name.contains_key(name) {
                 eprintln!(

@@ -11,7 +11,7 @@ use crate::cli::exit::{Exit, usage};
 /// Flags of `courser errors`.
 #[derive(Args, Debug)]
 pub(crate) struct Errors {
-    /// Number of an error of the API, or a reason code of MQTT as 0x87; none: all of them
+    /// Number of an error of the API, or a reason code of MQTT as 0x87 or, as libraries print it, 135; none: all of them
     code: Option<String>,
     #[command(flatten)]
     output: OutputFlags,
@@ -106,6 +106,11 @@ fn reason(code: ReasonCode) -> Value {
     json!({"code": format!("0x{:02X}", code.byte()), "name": code.name(), "meaning": "reason code of MQTT 5.0", "hint": hint(code)})
 }
 
+fn reason_of(byte: u8) -> Option<Value> {
+    let code = ReasonCode::from_byte(byte).filter(|code| code.is_error());
+    code.map(reason)
+}
+
 fn api(code: Code) -> Value {
     json!({"code": (code as u16).to_string(), "name": code.word(), "meaning": code.meaning().trim(), "hint": code.hint()})
 }
@@ -124,13 +129,15 @@ pub(crate) fn run(arguments: &Errors) -> Exit {
     };
     let found = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => match u8::from_str_radix(digits, 16) {
-            Ok(code) => ReasonCode::from_byte(code)
-                .filter(|code| code.is_error())
-                .map(reason),
+            Ok(code) => reason_of(code),
             Err(_) => return usage(&wrong(text)),
         },
-        None => match text.parse() {
-            Ok(code) => Code::of(code).map(api),
+        // No number of the API is so small.
+        None => match text.parse::<u16>() {
+            Ok(code) => match u8::try_from(code) {
+                Ok(code) => reason_of(code),
+                Err(_) => Code::of(code).map(api),
+            },
             Err(_) => return usage(&wrong(text)),
         },
     };
@@ -144,12 +151,25 @@ pub(crate) fn run(arguments: &Errors) -> Exit {
 }
 
 fn wrong(text: &str) -> String {
-    format!("\"{text}\" is no number of an error: write 1100, or 0x87 for a reason code of MQTT")
+    format!(
+        "\"{text}\" is no number of an error: write 1100, or 0x87 or 135 for a reason code of MQTT"
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_is_of_the_api_or_of_mqtt() {
+        let least = Code::ALL.iter().map(|code| *code as u16).min();
+        assert!(least > Some(u16::from(u8::MAX)));
+        assert_eq!(
+            reason_of(135).map(|it| it["code"].clone()),
+            Some(json!("0x87"))
+        );
+        assert_eq!(reason_of(4), None, "nothing went wrong");
+    }
 
     #[test]
     fn every_reason_code_of_the_standard_has_its_place() {

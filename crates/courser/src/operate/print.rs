@@ -61,6 +61,20 @@ pub(super) fn say_on(text: &str) -> Result<(), Exit> {
     }
 }
 
+/// Letters of the longest cell: whoever names itself with a thousand of them makes no line of others so long.
+const CELL_LETTERS_MAX: usize = 100;
+
+/// A cell that is not too long, and says so where it was. JSON has all of it.
+fn cut(text: String) -> String {
+    match text.char_indices().nth(CELL_LETTERS_MAX) {
+        None => text,
+        Some(_) => {
+            let kept = text.chars().take(CELL_LETTERS_MAX - 1);
+            kept.chain(['…']).collect()
+        }
+    }
+}
+
 /// A value in a table.
 fn cell(value: &Value) -> String {
     match value {
@@ -149,7 +163,7 @@ fn table(rows: &[Value], columns: &[&str]) -> String {
     table.set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(columns.iter().map(|name| name.to_uppercase()));
     for row in rows {
-        table.add_row(columns.iter().map(|&name| cell(&row[name])));
+        table.add_row(columns.iter().map(|&name| cut(cell(&row[name]))));
     }
     let lines = table.lines().map(|line| line.trim().to_owned() + "\n");
     lines.collect()
@@ -184,6 +198,25 @@ mod tests {
         ] {
             assert_eq!(cell(&value), expected, "{value}");
         }
+    }
+
+    #[test]
+    fn a_long_name_makes_no_line_of_others_long() {
+        let long = "ä".repeat(1024);
+        let rows = [json!({"id": long, "n": 1}), json!({"id": "b", "n": 2})];
+        let table = table(&rows, &["id", "n"]);
+        let widths: Vec<usize> = table.lines().map(|line| line.chars().count()).collect();
+        assert!(widths.iter().all(|width| *width < 110), "{widths:?}");
+        assert!(
+            table.contains(&format!("{}…  1", "ä".repeat(99))),
+            "{table}"
+        );
+        let whole = "b".repeat(CELL_LETTERS_MAX);
+        assert_eq!(cut(whole.clone()), whole);
+        assert!(
+            Output::Jsonl.text_of_rows(&rows, &[]).contains(&long),
+            "JSON has all of it"
+        );
     }
 
     #[test]

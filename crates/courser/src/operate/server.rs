@@ -110,16 +110,13 @@ impl ServerFlags {
             (None, Some((server, asking))) => (Server::parse(&server)?, asking),
             (None, None) => (usual(), Asking::default()),
         };
-        let credentials = self.credentials(&server, of_context)?;
+        let credentials = self.credentials(of_context)?;
         Ok(Client::new(server, credentials, self.timeout))
     }
 
-    /// What says who asks; none: over a socket it is known, and elsewhere nobody is let in without.
-    fn credentials(
-        &self,
-        server: &Server,
-        of_context: Asking,
-    ) -> Result<Option<Credentials>, String> {
+    /// What says who asks; none: over a socket it is known, and elsewhere nobody is let in without. No token is taken from a data folder that
+    /// happens to be here: whoever listens at an address need not be the server of that folder.
+    fn credentials(&self, of_context: Asking) -> Result<Option<Credentials>, String> {
         let flags = Asking {
             operator: self.operator.clone(),
             password_file: self.operator_password_file.clone(),
@@ -144,13 +141,8 @@ impl ServerFlags {
             };
             return Credentials::user(&name, &password).map(Some);
         }
-        let token = match (asking.token_file, server) {
-            (Some(file), _) => Some(Token::read(&file).map_err(|error| with_causes(&error))?),
-            (None, Server::Http(place)) if is_here(place) => {
-                Token::read(Path::new("data/admin.token")).ok()
-            }
-            (None, Server::Http(_) | Server::Socket(_)) => None,
-        };
+        let token = asking.token_file.map(|file| Token::read(&file));
+        let token = token.transpose().map_err(|error| with_causes(&error))?;
         Ok(token.map(Credentials::Token))
     }
 
@@ -234,12 +226,6 @@ fn usual() -> Server {
     }
 }
 
-fn is_here(place: &str) -> bool {
-    ["127.0.0.1:", "[::1]:", "localhost:"]
-        .iter()
-        .any(|here| place.starts_with(here))
-}
-
 /// What went wrong. What to do about it as the command line has it, where the API speaks of headers and routes.
 fn in_words(error: &ClientError, credentials: Option<&Credentials>) -> String {
     const BAD_REQUEST: u16 = Code::BadRequest as u16;
@@ -264,9 +250,9 @@ fn in_words(error: &ClientError, credentials: Option<&Credentials>) -> String {
 fn fail(error: &ClientError, credentials: Option<&Credentials>) -> Exit {
     eprintln!("courser: {}", plain_lines(&in_words(error, credentials)));
     match error {
-        ClientError::Connect { .. } => Exit::CannotConnect,
+        // As of MQTT: what answers something else is not there for us.
+        ClientError::Connect { .. } | ClientError::Strange { .. } => Exit::CannotConnect,
         ClientError::TimedOut { .. } => Exit::TimedOut,
-        ClientError::Strange { .. } => Exit::Refused,
         ClientError::Refused { status, .. } => match status {
             400 => Exit::Usage,
             401 | 403 | 429 => Exit::NotAuthorized,

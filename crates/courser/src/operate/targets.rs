@@ -1,10 +1,11 @@
 //! Verbs that take something away: they ask at a terminal, want `--yes` elsewhere, and say with `--dry-run` what they would do.
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use courser_admin::client::{Client, ClientError, Verb, escaped};
 use serde_json::{Value, json};
 
-use super::print::OutputFlags;
+use super::print::{Output, OutputFlags, say};
 use super::server::ServerFlags;
 use crate::cli::exit::Exit;
 use crate::cli::sure::Sure;
@@ -13,7 +14,7 @@ use crate::cli::sure::Sure;
 #[derive(Args, Debug)]
 pub(super) struct Targets {
     /// Names: client ids, topics, users or roles
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required = true, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     names: Vec<String>,
     #[command(flatten)]
     consent: Consent,
@@ -169,6 +170,15 @@ impl Consent {
             self.say(&done)?;
             Ok(Exit::Done)
         })
+    }
+
+    /// Says that it is for nobody, so that there is nothing to ask about.
+    pub(super) fn for_nobody(&self) -> Exit {
+        let said = match self.output.output() {
+            Output::Table => say("0 clients\n"),
+            Output::Json | Output::Jsonl => self.say(&[]),
+        };
+        said.into()
     }
 
     fn say(&self, done: &[Value]) -> Result<(), Exit> {

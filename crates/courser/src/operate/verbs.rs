@@ -1,5 +1,6 @@
 //! `listener`, `client`, `session`, `subscription`, `retained`: what there is, and the end of it.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use courser_admin::client::escaped;
 use serde_json::{Value, json};
@@ -46,6 +47,7 @@ enum ClientVerb {
     /// A connection, its session, and what happened to the client of late: also why it was disconnected
     Show {
         /// Client id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         client_id: String,
         #[command(flatten)]
         output: OutputFlags,
@@ -74,6 +76,7 @@ enum SessionVerb {
     /// A session that is kept
     Show {
         /// Client id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         client_id: String,
         #[command(flatten)]
         output: OutputFlags,
@@ -120,6 +123,7 @@ enum RetainedVerb {
     /// A retained message with its payload
     Show {
         /// Topic
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         topic: String,
         #[command(flatten)]
         payload: PayloadFlags,

@@ -18,13 +18,20 @@ pub(super) fn faults(view: &View<'_>) -> Vec<Fault> {
     addresses.retain(|(_, address)| address.port() != 0);
     for (at, (key, address)) in addresses.iter().enumerate() {
         let mut before = addresses[..at].iter();
-        let Some((other, _)) = before.find(|(_, other)| other == address) else {
+        let Some((other, theirs)) = before.find(|(_, other)| overlap(*other, *address)) else {
             continue;
         };
+        let same = theirs == address;
         let address = view.part(key, address);
-        let fault = match other == key {
-            true => format!("names {address} twice"),
-            false => format!("{address} is in {other} already"),
+        let fault = match (same, other == key) {
+            (true, true) => format!("names {address} twice"),
+            (true, false) => format!("{address} is in {other} already"),
+            (false, _) => {
+                let theirs = view.part(other, theirs);
+                format!(
+                    "{address} and {theirs} of {other} have one port: 0.0.0.0 and [::] are all addresses of this machine"
+                )
+            }
         };
         // Of an address that nobody has set the place is that of the other one, or of the item.
         found.push(Fault::of(key, &fault).or_at(other.clone()));
@@ -32,6 +39,13 @@ pub(super) fn faults(view: &View<'_>) -> Vec<Fault> {
     found.extend(twice(view, "unix", |door| door.unix.clone()));
     found.extend(twice(view, "activation", |door| door.activation.clone()));
     found
+}
+
+/// Whether only one of them can be listened on. A socket of IPv6 is for IPv6 alone.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let all = one.ip().is_unspecified() || other.ip().is_unspecified();
+    let same_family = one.is_ipv4() == other.is_ipv4();
+    one == other || (all && same_family && one.port() == other.port())
 }
 
 fn with_key(key: &str, addresses: &[SocketAddr]) -> impl Iterator<Item = (String, SocketAddr)> {

@@ -222,6 +222,14 @@ fn a_place_is_taken_once() {
             "f:1:15: http.listen: [::1]:1883 is in mqtt.listen already",
         ),
         (
+            two(
+                "address = \"127.0.0.1:5001\"",
+                "address = \"0.0.0.0:5001\"\ninsecure_anonymous = true",
+            ),
+            "f:6:11: listener[\"b\"].address: 0.0.0.0:5001 and 127.0.0.1:5001 of listener[\"a\"].address have one port: 0.0.0.0 and [::] are \
+             all addresses of this machine",
+        ),
+        (
             two("unix = \"/a\"", "unix = \"/a\""),
             "f:6:8: listener[\"b\"].unix: \"/a\" is listener[\"a\"].unix already",
         ),
@@ -236,6 +244,12 @@ fn a_place_is_taken_once() {
     let free = two("address = \"[::1]:0\"", "address = \"[::1]:0\"");
     let sources = Sources::new().file("f", &free);
     assert!(sources.check().is_ok(), "port 0 is any free port");
+    let apart = two("address = \"127.0.0.1:7\"", "address = \"[::]:7\"");
+    let sources = Sources::new().file("f", &apart);
+    assert!(
+        sources.check().is_ok(),
+        "a socket of IPv6 is for IPv6 alone"
+    );
 }
 
 #[test]

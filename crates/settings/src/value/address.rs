@@ -9,7 +9,14 @@ use super::{Json, Mismatch, Raw, Value, read_list, schema_of_texts, shown_list};
 /// # Errors
 /// What should stand there, by what is wrong.
 fn parse(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse().map_err(|_| expected(text))
+    let address: SocketAddr = text.parse().map_err(|_| expected(text))?;
+    // A socket of IPv6 is for IPv6 alone.
+    match address.ip().to_canonical().is_ipv6() == address.is_ipv6() {
+        true => Ok(address),
+        false => Err(
+            "the IPv4 address itself, such as \"127.0.0.1:1883\" for \"[::ffff:127.0.0.1]:1883\"",
+        ),
+    }
 }
 
 fn expected(text: &str) -> &'static str {
@@ -74,6 +81,7 @@ mod tests {
             ("localhost", "an address such as"),
             ("127.0.0.1:x", "an address such as"),
             ("", "an address such as"),
+            ("[::ffff:127.0.0.1]:0", "the IPv4 address itself"),
         ] {
             let found = parse(text).expect_err(text);
             assert!(found.contains(says), "{text}: {found}");

@@ -5,6 +5,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+/// Bits before the IPv4 address in one of IPv6 that stands for it (RFC 4291, 2.5.5.2).
+const MAPPED_BITS: u8 = 96;
+
 /// All addresses that begin with the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Network {
@@ -34,7 +37,20 @@ impl Network {
             Some(bits) => bits.parse::<u8>().ok().filter(|bits| *bits <= most)?,
             None => most,
         };
-        Some(Self { address, bits })
+        Self { address, bits }.canonical()
+    }
+}
+
+impl Network {
+    /// Of IPv4 addresses as IPv6 writes them the network of IPv4: such an address counts as IPv4. None: it has more than these in it.
+    fn canonical(self) -> Option<Self> {
+        match self.address.to_canonical() {
+            address if address.is_ipv6() == self.address.is_ipv6() => Some(self),
+            address => Some(Self {
+                address,
+                bits: self.bits.checked_sub(MAPPED_BITS)?,
+            }),
+        }
     }
 }
 
@@ -91,6 +107,10 @@ mod tests {
             ("2001:db8::/32", "2001:db8:ffff::", true),
             ("2001:db8::/32", "2001:db9::", false),
             ("::1", "::1", true),
+            ("::ffff:10.0.0.0/104", "10.255.0.1", true),
+            ("::ffff:10.0.0.0/104", "11.0.0.1", false),
+            ("::ffff:10.1.2.3", "10.1.2.3", true),
+            ("::ffff:10.1.2.3", "10.1.2.4", false),
         ];
         for (network, address, expected) in table {
             let network = Network::parse(network).expect("a network");
@@ -105,8 +125,11 @@ mod tests {
             "example.org",
             "10.0.0.0/-1",
             "1.2.3.4/",
+            "::ffff:10.0.0.0/95",
         ] {
             assert_eq!(Network::parse(text), None, "{text}");
         }
+        let shown = Network::parse("::ffff:10.0.0.0/104").map(|it| it.to_string());
+        assert_eq!(shown.as_deref(), Some("10.0.0.0/8"));
     }
 }

@@ -1,6 +1,6 @@
 //! Domains: what lives together, with limits of its own.
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::{Extension, Json};
 use courser_access::{Command, DomainName};
 use utoipa_axum::router::OpenApiRouter;
@@ -12,7 +12,7 @@ use crate::access::Principal;
 use crate::api::{self, DomainChange, Done};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{List, ListParams, ListQuery, list_here};
-use crate::routes::body::Sent;
+use crate::routes::body::{Named, Sent};
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
@@ -46,7 +46,7 @@ async fn domains(
 #[utoipa::path(get, path = "/api/v1/domains/{name}", params(("name" = String, Path, description = "Name of the domain")), responses((status = 200, body = api::Domain), (status = 404, body = ErrorBody)))]
 async fn domain(
     State(state): State<AppState>,
-    Path(name): Path<String>,
+    Named(name): Named,
 ) -> Result<Json<api::Domain>, ApiError> {
     let name = find(&name)?;
     Ok(Json(convert::domain(name, table(&state)?.domain(name))))
@@ -57,7 +57,7 @@ async fn domain(
 async fn set(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Path(name): Path<String>,
+    Named(name): Named,
     Sent(asked): Sent<DomainChange>,
 ) -> Result<Json<Done>, ApiError> {
     let name = find(&name)?;

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::{Extension, Json};
-use courser_access::{Command, Identity, Principal, Rights, Role, RoleName, Sharing, Table};
+use courser_access::{
+    self as access, Command, Identity, Principal, Rights, Role, RoleName, Sharing, Table,
+};
+use courser_broker::ChangeError;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -17,7 +20,8 @@ use crate::access::Principal as Operator;
 use crate::api::{self, Decision, Done, NewRole, RoleChange};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{List, ListParams, ListQuery, list_here};
-use crate::routes::body::Sent;
+use crate::routes::body::{Named, Sent};
+use crate::routes::topics::{check_filter, check_name};
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
@@ -57,7 +61,7 @@ async fn roles(
 #[utoipa::path(get, path = "/api/v1/roles/{name}", params(("name" = String, Path, description = "Name of the role")), responses((status = 200, body = api::Role), (status = 404, body = ErrorBody)))]
 async fn role(
     State(state): State<AppState>,
-    Path(name): Path<String>,
+    Named(name): Named,
 ) -> Result<Json<api::Role>, ApiError> {
     let name = convert::role_name(&name)?;
     let table = table(&state)?;
@@ -95,24 +99,45 @@ async fn add(
     Ok(done("added", &name))
 }
 
+/// How to change it.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default, deny_unknown_fields)]
+struct How {
+    /// Only say what would be done: `would change`, or `unchanged`. What would be refused is refused.
+    dry_run: bool,
+}
+
 /// Changes rules, administration and limits of a role. A right that is gone counts at the next message of everybody who has the role.
-#[utoipa::path(patch, path = "/api/v1/roles/{name}", params(("name" = String, Path, description = "Name of the role")), request_body = RoleChange, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
+#[utoipa::path(patch, path = "/api/v1/roles/{name}", params(("name" = String, Path, description = "Name of the role"), How), request_body = RoleChange, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn set(
     State(state): State<AppState>,
     Extension(principal): Extension<Operator>,
-    Path(name): Path<String>,
+    Named(name): Named,
+    how: Result<Query<How>, QueryRejection>,
     Sent(asked): Sent<RoleChange>,
 ) -> Result<Json<Done>, ApiError> {
     let name = convert::role_name(&name)?;
+    let how = parameters(how)?;
     let what = change(&state, |table| {
         let before = find(table, &name)?;
         let after = changed(before, &name, &asked)?;
         if after == **before {
             return Ok((None, "unchanged"));
         }
-        Ok((Some(Command::PutRole(name.clone(), after)), "changed"))
+        let command = Command::PutRole(name.clone(), after);
+        if how.dry_run {
+            table
+                .check(&command)
+                .map_err(|refusal| ApiError::from(ChangeError::Refused(refusal)))?;
+            return Ok((None, "would change"));
+        }
+        Ok((Some(command), "changed"))
     })
     .await?;
+    if how.dry_run {
+        return Ok(done(what, &name));
+    }
     tracing::info!(
         event = "role_changed",
         by = principal.name,
@@ -151,7 +176,7 @@ fn changed(before: &Role, name: &RoleName, asked: &RoleChange) -> Result<Role, A
 async fn remove(
     State(state): State<AppState>,
     Extension(principal): Extension<Operator>,
-    Path(name): Path<String>,
+    Named(name): Named,
 ) -> Result<Json<Done>, ApiError> {
     let name = convert::role_name(&name)?;
     change(&state, |table| {
@@ -241,23 +266,95 @@ async fn test(
     let question = parameters(question)?;
     let table = table(&state)?;
     let who = who(&table, &question)?;
-    let rights = Rights::new(&table, Identity::new(&question.client_id, who));
-    let asked = (
-        question.publish.as_deref(),
-        question.subscribe.as_deref(),
-        question.subscribe_shared.as_deref(),
-        question.receive.as_deref(),
-    );
-    let decision = match asked {
-        (Some(topic), None, None, None) => rights.explain_publish(topic),
-        (None, Some(filter), None, None) => rights.explain_subscribe(filter, Sharing::Own),
-        (None, None, Some(filter), None) => rights.explain_subscribe(filter, Sharing::Shared),
-        (None, None, None, Some(topic)) => rights.explain_receive(topic),
-        _ => {
-            return Err(bad(
-                "one of publish, subscribe, subscribe_shared and receive is to be said",
-            ));
-        }
+    let asked = question.asked()?;
+    let rights = Rights::new(&table, Identity::new(&question.client_id, who.clone()));
+    let decision = asked.of(&rights);
+    let mut answer = convert::decision(&decision);
+    let passed_over = match question.client_id.is_empty() {
+        true => asked.passed_over(&table, &who, &decision),
+        false => None,
     };
-    Ok(Json(convert::decision(&decision)))
+    if let Some(rule) = passed_over {
+        answer.reason.push_str(&rule);
+    }
+    Ok(Json(answer))
+}
+
+/// What somebody wants to do.
+#[derive(Clone, Copy)]
+enum Asked<'q> {
+    Publish(&'q str),
+    Subscribe(&'q str, Sharing),
+    Receive(&'q str),
+}
+
+impl Question {
+    fn asked(&self) -> Result<Asked<'_>, ApiError> {
+        let asked = (
+            self.publish.as_deref(),
+            self.subscribe.as_deref(),
+            self.subscribe_shared.as_deref(),
+            self.receive.as_deref(),
+        );
+        match asked {
+            (Some(topic), None, None, None) => {
+                check_name("publish", topic)?;
+                Ok(Asked::Publish(topic))
+            }
+            (None, Some(filter), None, None) => {
+                check_filter("subscribe", filter)?;
+                Ok(Asked::Subscribe(filter, Sharing::Own))
+            }
+            (None, None, Some(filter), None) => {
+                check_filter("subscribe_shared", filter)?;
+                Ok(Asked::Subscribe(filter, Sharing::Shared))
+            }
+            (None, None, None, Some(topic)) => {
+                check_name("receive", topic)?;
+                Ok(Asked::Receive(topic))
+            }
+            _ => Err(bad(
+                "one of publish, subscribe, subscribe_shared and receive is to be said",
+            )),
+        }
+    }
+}
+
+/// Levels of a topic that are tried as client ids: a rule has no more.
+const LEVELS_TRIED_MAX: usize = 128;
+/// A client id that is no level of the topic.
+const ANY_CLIENT: &str = "client";
+
+impl Asked<'_> {
+    fn of(self, rights: &Rights) -> access::Decision {
+        match self {
+            Self::Publish(topic) => rights.explain_publish(topic),
+            Self::Subscribe(filter, sharing) => rights.explain_subscribe(filter, sharing),
+            Self::Receive(topic) => rights.explain_receive(topic),
+        }
+    }
+
+    /// A rule with `%c` that decides for some client id, where none was said: `%c` stands for nothing then. Only what is a level of the topic
+    /// can make it speak of it.
+    fn passed_over(
+        self,
+        table: &Table,
+        who: &Principal,
+        decision: &access::Decision,
+    ) -> Option<String> {
+        let (Self::Publish(topic) | Self::Subscribe(topic, _) | Self::Receive(topic)) = self;
+        let levels = topic.split('/').take(LEVELS_TRIED_MAX);
+        levels.chain([ANY_CLIENT]).find_map(|client_id| {
+            let rights = Rights::new(table, Identity::new(client_id, who.clone()));
+            match self.of(&rights) {
+                other if other == *decision => None,
+                access::Decision::ByRule { role, number, rule } => Some(format!(
+                    "; passed over, since no client id is said: rule {number} of role {role}: {rule}"
+                )),
+                access::Decision::NoRule
+                | access::Decision::NoUser
+                | access::Decision::Disabled => None,
+            }
+        })
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::{Extension, Json};
 use courser_access::{Command, Table, User, UserName};
 use utoipa_axum::router::OpenApiRouter;
@@ -14,7 +14,7 @@ use crate::access::Principal;
 use crate::api::{self, Done, NewPassword, NewUser, UserChange};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{List, ListParams, ListQuery, list_here};
-use crate::routes::body::Sent;
+use crate::routes::body::{Named, Sent};
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
@@ -57,7 +57,7 @@ async fn users(
 #[utoipa::path(get, path = "/api/v1/users/{name}", params(("name" = String, Path, description = "User name, percent-encoded")), responses((status = 200, body = api::User), (status = 404, body = ErrorBody)))]
 async fn user(
     State(state): State<AppState>,
-    Path(name): Path<String>,
+    Named(name): Named,
 ) -> Result<Json<api::User>, ApiError> {
     let name = convert::user_name(&name)?;
     let table = table(&state)?;
@@ -127,7 +127,7 @@ fn exists_not(table: &Table, name: &UserName) -> Result<(), ApiError> {
 async fn set(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Path(name): Path<String>,
+    Named(name): Named,
     Sent(asked): Sent<UserChange>,
 ) -> Result<Json<Done>, ApiError> {
     let name = convert::user_name(&name)?;
@@ -164,7 +164,7 @@ async fn set(
 async fn set_password(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Path(name): Path<String>,
+    Named(name): Named,
     Sent(asked): Sent<NewPassword>,
 ) -> Result<Json<Done>, ApiError> {
     let name = convert::user_name(&name)?;
@@ -198,7 +198,7 @@ async fn set_password(
 async fn remove(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    Path(name): Path<String>,
+    Named(name): Named,
 ) -> Result<Json<Done>, ApiError> {
     let name = convert::user_name(&name)?;
     change(&state, |table| {

@@ -1,7 +1,7 @@
 //! `courser acl`: rules of roles, and which of them decides.
 
 use clap::{Args, Subcommand, ValueEnum};
-use courser_admin::client::{Client, ClientError, Verb};
+use courser_admin::client::Verb;
 use serde_json::json;
 
 use super::{changed, note_if_open, role, send};
@@ -129,24 +129,12 @@ impl RuleOfRole {
         let what = format!("give \"{}\" to role {}", self.text(), self.role);
         match consent.ask_if(self.deny.then_some(&what)) {
             Ok(Meant::Do) => self.send(server, "add_rules", consent.output()),
-            Ok(Meant::OnlySay) => server.ask(async |client| {
-                let done = match self.is_there(&client).await? {
-                    true => Vec::new(),
-                    false => vec![format!("give \"{}\" to", self.text())],
-                };
-                consent.would(&done, &self.role)?;
-                Ok(Exit::Done)
-            }),
+            Ok(Meant::OnlySay) => {
+                let deed = format!("give \"{}\" to", self.text());
+                self.would(server, "add_rules", &deed, consent)
+            }
             Err(exit) => exit,
         }
-    }
-
-    /// Whether the role has it.
-    async fn is_there(&self, client: &Client) -> Result<bool, ClientError> {
-        let role = client.get(&role::path(&self.role), &[]).await?;
-        let text = self.text();
-        let mut rules = role["rules"].as_array().into_iter().flatten();
-        Ok(rules.any(|rule| rule.as_str() == Some(&text)))
     }
 
     /// Takes it away, if that is meant.
@@ -154,21 +142,25 @@ impl RuleOfRole {
         let what = format!("take \"{}\" from role {}", self.text(), self.role);
         match consent.ask(&what) {
             Ok(Meant::Do) => self.send(server, "remove_rules", consent.output()),
-            Ok(Meant::OnlySay) => self.would_go(server, consent),
+            Ok(Meant::OnlySay) => {
+                let deed = format!("take \"{}\" from", self.text());
+                self.would(server, "remove_rules", &deed, consent)
+            }
             Err(exit) => exit,
         }
     }
 
-    /// Says that it would be taken away, if the role has it.
-    fn would_go(&self, server: &ServerFlags, consent: &Consent) -> Exit {
+    /// Says what would be done. The server is asked, which refuses then what it would refuse.
+    fn would(&self, server: &ServerFlags, field: &str, deed: &str, consent: &Consent) -> Exit {
         server.ask(async |client| {
-            let text = self.text();
-            if !self.is_there(&client).await? {
-                let (role, text) = (plain(&self.role), plain(&text));
-                eprintln!("courser: role {role} has no rule {text}");
-                return Ok(Exit::NotFound);
-            }
-            consent.would(&[format!("take \"{text}\" from")], &self.role)?;
+            let change = json!({field: [self.text()]});
+            let path = format!("{}?dry_run=true", role::path(&self.role));
+            let found = client.send(Verb::Patch, &path, &change).await?;
+            let done = match found["done"].as_str() {
+                Some("unchanged") => Vec::new(),
+                Some(_) | None => vec![deed.to_owned()],
+            };
+            consent.would(&done, &self.role)?;
             Ok(Exit::Done)
         })
     }

@@ -17,6 +17,10 @@ use crate::cli::sure::Sure;
 use crate::operate::print::OutputFlags;
 use crate::operate::server::ServerFlags;
 
+/// What Mosquitto made before 2.0: one round of SHA-512, so that whoever has the file soon has the passwords.
+const OLD_FORMAT: &str = "a hash of Mosquitto before 2.0 ($6$), which is too weak to be kept: set the password of this user anew, here with courser user \
+                          add, or there with mosquitto_passwd of 2.0 or later (-H sha512-pbkdf2)";
+
 /// Wrong lines of a file of users that are named.
 const FAULTS_MAX: usize = 20;
 
@@ -33,7 +37,7 @@ pub(crate) struct Access {
 enum AccessVerb {
     /// Write all users and roles as JSON, with hashes of passwords
     Export {
-        /// File to write, for its owner only; one that is there is left as it is. Without it: standard output
+        /// File to write, for its owner only; one that is there is left as it is. Without it, or as -: standard output
         file: Option<PathBuf>,
     },
     /// Replace all users and roles by those of an export, at once
@@ -54,7 +58,10 @@ enum AccessVerb {
 pub(crate) fn run(arguments: &Access) -> Exit {
     let server = &arguments.server;
     match &arguments.verb {
-        AccessVerb::Export { file } => export(server, file.as_deref()),
+        AccessVerb::Export { file } => {
+            let file = file.as_deref().filter(|file| file.as_os_str() != "-");
+            export(server, file)
+        }
         AccessVerb::Import {
             file,
             sure,
@@ -140,6 +147,9 @@ fn users_of(text: &str) -> Result<Vec<(UserName, PasswordHash)>, Vec<String>> {
 fn user_of(line: &str) -> Result<(UserName, PasswordHash), String> {
     let (name, hash) = line.split_once(':').ok_or("expected NAME:HASH")?;
     let name = UserName::new(name).map_err(|error| error.to_string())?;
+    if hash.starts_with("$6$") {
+        return Err(OLD_FORMAT.to_owned());
+    }
     let hash: PasswordHash = hash.parse().map_err(|error| format!("{error}"))?;
     Ok((name, hash))
 }
@@ -186,6 +196,20 @@ mod tests {
     use super::*;
 
     const HASH: &str = "$7$101$SEGJaNNC6hi4EC5Y$o6QJe/KGTZTkjSoAhtYpTZRBoXB5H6iFPFDnFw4ZEoP/Bpwjuua87cl1AjmQvpnrwwO2GJ1lPXmIVF1LsAv8iQ==";
+
+    #[test]
+    fn a_hash_of_an_old_mosquitto_says_what_to_do() {
+        let old = "anna:$6$c2FsdHNhbHRzYWw=$aGFzaA==\n";
+        let faults = users_of(old).expect_err("it is not taken");
+        let [fault] = &faults[..] else {
+            panic!("{faults:?}");
+        };
+        assert!(
+            fault.contains("line 1: a hash of Mosquitto before 2.0"),
+            "{fault}"
+        );
+        assert!(fault.contains("courser user add"), "{fault}");
+    }
 
     #[test]
     fn cve_2018_12551_a_malformed_line_makes_nobody() {
