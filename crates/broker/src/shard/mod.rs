@@ -34,6 +34,7 @@ mod settings;
 mod sockets;
 mod stop;
 mod timers;
+mod strangers;
 mod transport;
 mod turn;
 mod writing;
