@@ -1,10 +1,12 @@
 """Certificates are replaced under a thousand clients that go on publishing: nobody is dropped, and new connections get new ones."""
 
+import shutil
 import signal
 import socket
 import ssl
 import threading
 import time
+from pathlib import Path
 
 import doors
 import pytest
@@ -130,3 +132,84 @@ def test_a_thousand_clients_stay(tmp_path):
         assert library.client.is_connected() and library.message().payload == b"x" * 100
         library.disconnect()
         library.release()
+
+
+def moved(live, files, folder):
+    """`mv live old; mkdir live; cp …`"""
+    live.rename(folder / "old")
+    live.mkdir()
+    for file in files:
+        shutil.copy(file, live)
+
+
+def exchanged(live, files, folder):
+    """As Kubernetes does it: a new folder, and the link to the old one replaced by one to it."""
+    new = folder / f"..{len(list(folder.iterdir()))}"
+    new.mkdir()
+    for file in files:
+        shutil.copy(file, new)
+    (folder / "..new").symlink_to(new.name)
+    (folder / "..new").rename(live)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("place", ["inside", "outside"])
+@pytest.mark.parametrize("how", ["moved", "linked", "files linked"])
+def test_the_folder_of_the_files_is_replaced(tmp_path, place, how):
+    """Within seconds new connections get the new certificate, also where the kernel keeps the server to its folders, and by a reload as well.
+
+    Inside: below the folder of the configuration, which is opened whole. Outside: anywhere else.
+    """
+    authority = Authority(tmp_path / "authority")
+    names = doors.server_names()
+    files = authority.issue("server", "server", names)
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    broker_folder = tmp_path / "broker"
+    folder = (broker_folder if place == "inside" else tmp_path / "elsewhere") / "tls"
+    folder.mkdir(parents=True)
+    live = folder / ("..data" if how == "files linked" else "live")
+    if how == "moved":
+        live.mkdir()
+    else:
+        (folder / "..1").mkdir()
+        live.symlink_to("..1")
+    for file in files:
+        shutil.copy(file, live)
+    shown = [live / file.name for file in files]
+    if how == "files linked":
+        shown = [folder / file.name for file in files]
+        for file in shown:
+            file.symlink_to(Path(live.name) / file.name)
+    (broker_folder).mkdir(exist_ok=True)
+    config = broker_folder / "courser.toml"
+    config.write_text("")
+    with running(Courser, broker_folder, config=str(config), listeners=listener("tls", "mqtts", LOOPBACK, shown)) as broker:
+        where = places(broker)["tls"]
+        first = serial(where, context)
+        authority.issue("server", "server", names)
+        (moved if how == "moved" else exchanged)(live, files, folder)
+        deadline = time.monotonic() + 20
+        while (second := serial(where, context)) == first:
+            assert time.monotonic() < deadline, broker.tail()
+            time.sleep(0.1)
+        # The folder that has the name now is watched, and read at a reload.
+        authority.issue("server", "server", names)
+        if how == "files linked":
+            exchanged(live, files, folder)
+        else:
+            for file in files:
+                shutil.copy(file, live)
+        deadline = time.monotonic() + 20
+        while serial(where, context) == second:
+            assert time.monotonic() < deadline, broker.tail()
+            time.sleep(0.1)
+        assert "event=certificates_refused" not in broker.output() or how == "moved", "nothing was half there"
+        broker.process.send_signal(signal.SIGHUP)
+        broker_says(broker, "event=settings_reloaded")
+
+
+def broker_says(broker, word):
+    deadline = time.monotonic() + 20
+    while word not in broker.output():
+        assert "event=settings_not_reloaded" not in broker.output() and time.monotonic() < deadline, broker.tail()
+        time.sleep(0.05)

@@ -234,16 +234,20 @@ pub struct ClientDetail {
 pub struct Event {
     /// When, RFC 3339.
     pub at: String,
-    /// `connected` or `disconnected`.
+    /// `connected`, `disconnected`, or `denied`: it asked for what it has no right to. Of the last kind a client has one, the last.
     pub event: String,
     /// Client id; empty before CONNECT.
     pub client_id: String,
     /// The other end.
     pub address: Option<String>,
-    /// Why it was disconnected, in words.
+    /// Why it was disconnected, or what it was denied, in words.
     pub cause: Option<String>,
     /// The reason code that it was told, as in MQTT 5.0.
     pub reason_code: Option<u8>,
+    /// What it was denied: `publish`, `subscribe`, or `subscribe_shared`.
+    pub action: Option<String>,
+    /// Of what it was denied: the topic name or filter, behind a share name; the first 512 bytes and `…` where it is longer.
+    pub topic: Option<String>,
 }
 
 /// Events, and where to go on.

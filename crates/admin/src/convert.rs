@@ -1,8 +1,8 @@
 //! From the broker's rows to those of the API.
 
 use courser_broker::{
-    Authentication, BackupState, ClientRow, Direction, Happened, ListenerRow, NodeState, PastEvent,
-    RetainedMessage, RetainedRow, SessionPlace, SessionRow, SubscriptionRow, TracedLine,
+    Authentication, BackupState, ClientRow, Deed, Direction, Happened, ListenerRow, NodeState,
+    PastEvent, RetainedMessage, RetainedRow, SessionPlace, SessionRow, SubscriptionRow, TracedLine,
     cause_words,
 };
 use courser_contract::{CloseCause, WallMs};
@@ -244,17 +244,28 @@ fn text(payload: &[u8], cut: bool) -> Option<String> {
 
 impl From<PastEvent> for Event {
     fn from(event: PastEvent) -> Self {
-        let (name, why) = match event.what {
-            Happened::Connected => ("connected", None),
-            Happened::Closed(cause) => ("disconnected", Some(cause)),
+        let (name, why, denied) = match event.what {
+            Happened::Connected => ("connected", None, None),
+            Happened::Closed(cause) => ("disconnected", Some(cause), None),
+            Happened::Denied(deed) => ("denied", None, Some(deed)),
+        };
+        let topic = event.topic.as_deref().map(str::to_owned);
+        let words = |deed: Deed| match &topic {
+            Some(topic) => format!("{} {topic:?}", deed.words()),
+            None => deed.words().to_owned(),
         };
         Self {
             at: time(event.at),
             event: name.to_owned(),
             client_id: String::from(&*event.client_id),
             address: event.address.map(|address| address.to_string()),
-            cause: why.map(|cause| cause_words(cause).to_owned()),
+            cause: match (why, denied) {
+                (Some(cause), _) => Some(cause_words(cause).to_owned()),
+                (None, denied) => denied.map(words),
+            },
             reason_code: why.and_then(CloseCause::reason_code),
+            action: denied.map(|deed| deed.name().to_owned()),
+            topic,
         }
     }
 }

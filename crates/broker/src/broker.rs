@@ -14,8 +14,8 @@ use courser_settings::{Keep, Listener, Settings};
 use router::SharedMatcher;
 
 use crate::access::{
-    Access, BootstrapError, HashPool, Logins, Operators, Presence, Refusals, Secret, Throttle,
-    TokenKeys, TokensError, take_bootstrap,
+    Access, BootstrapError, Denials, HashPool, Logins, Operators, Presence, Refusals, Secret,
+    Throttle, TokenKeys, TokensError, take_bootstrap,
 };
 use crate::backup::{Backups, Source};
 use crate::clock::Clock;
@@ -267,6 +267,7 @@ fn make_logins(
         throttle: Throttle::new(config.memory_max, config.backoff()),
         presence: Presence::default(),
         refusals: Refusals::default(),
+        denials: Denials::default(),
         tokens,
         secret,
         decoys,

@@ -63,7 +63,7 @@ pub use broker::{Broker, RereadError, StartError, Status, StopError, Summary};
 pub use causes::with_causes;
 pub use config::{Anonymous, Config, Pinning, redirect_of};
 pub use control::{
-    AskError, ClientRow, Control, Direction, Ended, Happened, ListenerRow, Page, PastEvent,
+    AskError, ClientRow, Control, Deed, Direction, Ended, Happened, ListenerRow, Page, PastEvent,
     RetainedMessage, RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop,
     TracePage, TracedLine, cause_words,
 };

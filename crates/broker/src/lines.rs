@@ -31,7 +31,12 @@ impl Lines {
         if self.pace.come(now) {
             return Some(self.left_out.swap(0, Ordering::Relaxed));
         }
-        self.left_out.fetch_add(1, Ordering::Relaxed);
+        self.leave_out();
         None
+    }
+
+    /// Counts one that is not to be written.
+    pub(crate) fn leave_out(&self) {
+        self.left_out.fetch_add(1, Ordering::Relaxed);
     }
 }

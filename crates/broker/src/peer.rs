@@ -13,6 +13,7 @@ use courser_settings::{AddressLimit, Listener, Settings, Spares};
 
 use crate::config::Config;
 use crate::doors::{Arrivals, Guest, Guests, Pace};
+use crate::lines::Lines;
 
 /// How clients of one listener prove who they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +69,8 @@ pub(crate) struct Entrance {
     arrivals: Option<Limited<Arrivals>>,
     /// New connections a second from all addresses, where there is a limit.
     pace: Option<Pace>,
+    /// Lines about connections that begin with something else than MQTT.
+    strangers: Lines,
     /// Connections that shards have let in and that are open.
     connections: AtomicUsize,
 }
@@ -137,8 +140,14 @@ impl Entrance {
             guests: at_once.map(|limit| Limited::new(limit, Guests::new)),
             arrivals: per_second.map(|limit| Limited::new(limit, Arrivals::new)),
             pace: settings.connects_per_second_at(own).map(Pace::new),
+            strangers: Lines::default(),
             connections: AtomicUsize::new(0),
         })
+    }
+
+    /// Whether a line is written about one more connection that begins with something else than MQTT, and how many were not before it.
+    pub(crate) fn admit_stranger(&self) -> Option<u64> {
+        self.strangers.admit(Instant::now())
     }
 
     /// Open connections that shards have let in.

@@ -203,6 +203,10 @@ pub trait FrontEffects {
     /// Whether the client may. Asked for each publish, subscription and delivery, and cheap where nobody has to log in.
     fn may(&mut self, asked: Asked<'_>) -> Permission;
 
+    /// Says what the client has asked for and may not have, once for each publish and each filter. Deliveries that a client has no right to are
+    /// only counted: to leave out some of what a wide filter matches is what its rights are for.
+    fn denied(&mut self, _client_id: &str, _asked: Asked<'_>) {}
+
     /// Who publishes here, for what is to be retained: [`Publish::author`]. None: nobody has logged in.
     fn author(&mut self) -> Option<Arc<str>> {
         None

@@ -1,9 +1,11 @@
 //! Connections.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::Json;
 use axum::extract::{Query, State};
-use courser_broker::{AskError, Control, Redirect, RedirectKind};
+use courser_broker::{AskError, ClientRow, Control, Happened, PastEvent, Redirect, RedirectKind};
 use courser_contract::ShardId;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -70,21 +72,38 @@ async fn client(
     State(state): State<AppState>,
     Named(client_id): Named,
 ) -> Result<Json<ClientDetail>, ApiError> {
+    let row = state.control.client(&client_id).await?;
+    let session = state.control.session(&client_id).await?;
+    let mut events = state.control.history(&client_id).await?;
+    if let Some(row) = &row {
+        add_connected(&mut events, row);
+    }
     let detail = ClientDetail {
-        client: state.control.client(&client_id).await?.map(Into::into),
-        session: state.control.session(&client_id).await?.map(Into::into),
-        events: state
-            .control
-            .history(&client_id)
-            .await?
-            .into_iter()
-            .map(Into::into)
-            .collect(),
+        client: row.map(Into::into),
+        session: session.map(Into::into),
+        events: events.into_iter().map(Into::into).collect(),
     };
     if detail.client.is_none() && detail.session.is_none() && detail.events.is_empty() {
         return Err(unknown(&client_id));
     }
     Ok(Json(detail))
+}
+
+/// That a client has come is kept of none that nothing else has happened to: its connection knows it.
+fn add_connected(events: &mut Vec<PastEvent>, row: &ClientRow) {
+    let is_there = |event: &PastEvent| event.what == Happened::Connected && event.at >= row.since;
+    if row.session.is_none() || events.iter().any(is_there) {
+        return;
+    }
+    let place = events.partition_point(|event| event.at < row.since);
+    let connected = PastEvent {
+        at: row.since,
+        client_id: Arc::from(&*row.client_id),
+        what: Happened::Connected,
+        address: row.address,
+        topic: None,
+    };
+    events.insert(place, connected);
 }
 
 /// Closes a connection: a 5.0 client is told 0x98. Its session stays as long as it was to.

@@ -104,6 +104,8 @@ mod tests {
             address: None,
             cause: None,
             reason_code: None,
+            action: None,
+            topic: None,
         };
         (WallMs(at), event)
     }

@@ -11,6 +11,7 @@ mod turn;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,6 +26,7 @@ use rand::rngs::{StdRng, SysError, SysRng};
 use zeroize::Zeroizing;
 
 use self::turn::{Came, Waiting};
+use super::denials::{Denial, Denials};
 use super::hashing::{Asker, Found, HashPool, Job, News, PasswordClaim, Proof, Reply, Verdict};
 use super::password::Remembered;
 use super::presence::{Presence, Present};
@@ -44,6 +46,7 @@ pub(crate) struct Logins {
     pub(crate) throttle: Throttle,
     pub(crate) presence: Presence,
     pub(crate) refusals: Refusals,
+    pub(crate) denials: Denials,
     /// What tokens are verified with; none: no listener asks for tokens.
     pub(crate) tokens: Option<Arc<TokenKeys>>,
     /// Of this process alone: keys what is remembered.
@@ -221,6 +224,23 @@ impl Accounts {
         if let Some(line) = line {
             line.tell();
         }
+    }
+
+    /// Says that a client asked for what it has no right to, unless that was said often enough of late; whether it did.
+    pub(crate) fn tell_denied(&self, front: FrontId, denial: &Denial<'_>) -> bool {
+        let inner = self.inner.borrow();
+        let peer = inner.arrivals.get(&front).map(|arrival| &arrival.peer);
+        self.logins.denials.tell(denial, peer)
+    }
+
+    /// Counts a denial that is not to be said.
+    pub(crate) fn leave_out_denial(&self) {
+        self.logins.denials.leave_out();
+    }
+
+    /// The other end of a connection that has to log in.
+    pub(crate) fn address_of(&self, front: FrontId) -> Option<SocketAddr> {
+        self.inner.borrow().arrivals.get(&front)?.peer.address
     }
 
     /// What a connection came with counts against its address, and nothing had to be done for it.

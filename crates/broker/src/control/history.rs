@@ -7,6 +7,8 @@
 //! Connections that came with a client id and never got its session are apart ([`refused`]): anybody who may connect can name the client
 //! id of somebody else. The newest of them is kept for each, in a memory of the same bound, so that they push out nothing that has happened.
 //!
+//! What a client was denied is its last one only, beside its events: a client that asks again and again pushes out nothing.
+//!
 //! Beside its number of events each memory has a bound in bytes, a part of `memory.max`: client ids are as long as clients like.
 
 mod past;
@@ -37,6 +39,41 @@ pub enum Happened {
     Connected,
     /// Its connection ended.
     Closed(CloseCause),
+    /// It asked for what it has no right to.
+    Denied(Deed),
+}
+
+/// What a client has no right to do with a topic or filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// To publish there.
+    Publish,
+    /// To subscribe to it.
+    Subscribe,
+    /// To share a subscription to it, the filter behind the share name.
+    SubscribeShared,
+}
+
+impl Deed {
+    /// As it is written.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Subscribe => "subscribe",
+            Self::SubscribeShared => "subscribe_shared",
+        }
+    }
+
+    /// The same for people, with what comes before a topic.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Publish => "it may not publish to",
+            Self::Subscribe => "it may not subscribe to",
+            Self::SubscribeShared => "it may not share a subscription to",
+        }
+    }
 }
 
 /// The same words for the log, which says what they are of, and for who asks what happened.
@@ -149,19 +186,28 @@ pub struct PastEvent {
     pub what: Happened,
     /// The other end of its socket, where that is known.
     pub address: Option<SocketAddr>,
+    /// Of what it was denied: the topic name or filter, cut where it is long.
+    pub topic: Option<Arc<str>>,
+}
+
+/// What a text takes that others share.
+const fn text_bytes(text: &str) -> usize {
+    size_of::<[usize; 2]>() + text.len()
 }
 
 impl PastEvent {
-    /// What it takes with its client id, which no other event shares.
+    /// What it takes with its texts, which are counted as if no other event shared them.
     fn bytes(&self) -> usize {
-        size_of::<Self>() + size_of::<[usize; 2]>() + self.client_id.len()
+        let topic = self.topic.as_deref().map_or(0, text_bytes);
+        size_of::<Self>() + text_bytes(&self.client_id) + topic
     }
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct History {
-    /// Number of the next event.
+    /// Number of the next event of all, and of the next one for those who watch.
+    number: u64,
     next: u64,
     watched: VecDeque<PastEvent>,
     watched_bytes: usize,
@@ -178,6 +224,7 @@ impl History {
         let share = memory_max / MEMORY_PART / u64::from(shards.max(1));
         let share = usize::try_from(share).unwrap_or(usize::MAX);
         Self {
+            number: 0,
             next: 0,
             watched: VecDeque::new(),
             watched_bytes: 0,
@@ -189,12 +236,39 @@ impl History {
 
     /// Notes an event. `since` is when the connection that it is of was there, if a session was ever attached to it.
     pub(crate) fn note(&mut self, event: PastEvent, since: Option<WallMs>) {
-        let number = self.next;
-        self.next += 1;
+        let number = self.take_number();
         self.refused.expire(event.at);
         if !event.client_id.is_empty() {
             self.note_of_known(number, &event, since);
         }
+        self.show(event);
+    }
+
+    /// Whether the same was denied to a client within the last minute. Then it was now: the time of that counts on.
+    pub(crate) fn was_denied_of_late(
+        &mut self,
+        now: WallMs,
+        client_id: &str,
+        denied: (Deed, &str),
+    ) -> bool {
+        self.clients.was_denied_of_late(now, client_id, denied)
+    }
+
+    /// Notes the last thing that a client was denied, for who asks about the client.
+    pub(crate) fn note_denied(&mut self, event: &PastEvent) {
+        let number = self.take_number();
+        self.clients.note_denied(number, event);
+    }
+
+    fn take_number(&mut self) -> u64 {
+        let number = self.number;
+        self.number += 1;
+        number
+    }
+
+    /// For those who watch.
+    pub(crate) fn show(&mut self, event: PastEvent) {
+        self.next += 1;
         self.watched_bytes += event.bytes();
         self.watched.push_back(event);
         while self.watched.len() > WATCHED_MAX || self.watched_bytes > self.watched_bytes_max {
@@ -208,7 +282,7 @@ impl History {
         let is_known = self.clients.knows(&event.client_id);
         match (event.what, since) {
             (Happened::Connected, _) if !is_known => return,
-            (Happened::Connected, _) => {}
+            (Happened::Connected | Happened::Denied(_), _) => {}
             (Happened::Closed(_), None) => return self.refused.note(number, event),
             (Happened::Closed(_), Some(_)) if is_known => {}
             (Happened::Closed(_), Some(at)) => {
@@ -233,10 +307,11 @@ impl History {
         let refused = self.refused.of_client(client_id);
         let mut all: Vec<_> = self.clients.of_client(client_id).chain(refused).collect();
         all.sort_by_key(|(number, _)| *number);
-        let client_id = Arc::from(client_id);
-        all.into_iter()
-            .map(|(_, past)| past.with(&client_id))
-            .collect()
+        let name = Arc::from(client_id);
+        let past = all.into_iter().map(|(_, past)| past.with(&name));
+        let mut all: Vec<_> = past.chain(self.clients.denied(&name)).collect();
+        all.sort_by_key(|event| event.at);
+        all
     }
 
     /// Events from number `from` on, at most `limit`, with the number to go on with. `u64::MAX`: none, from now on.

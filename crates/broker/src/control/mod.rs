@@ -38,7 +38,7 @@ use crate::sys::ShardReport;
 pub(crate) use desk::{Desk, Question};
 pub(crate) use history::History;
 pub(crate) use history::why_words;
-pub use history::{Happened, PastEvent, cause_words};
+pub use history::{Deed, Happened, PastEvent, cause_words};
 pub use listeners::ListenerRow;
 pub(crate) use listeners::OpenListener;
 pub(crate) use rows::CLIENTS_AT_ONCE;

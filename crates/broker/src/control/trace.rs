@@ -130,6 +130,11 @@ impl Traces {
         Some(trace.page(from))
     }
 
+    /// For a new connection while anything is traced: whose it is, its CONNECT says.
+    pub(crate) fn newcomer(&self) -> Option<Box<Tracer>> {
+        (!self.0.is_empty()).then(|| Box::new(Tracer::of(None, ProtocolVersion::V311, 0)))
+    }
+
     /// For a connection of a client that is traced, of whose output the first `seen` bytes are not of interest.
     pub(crate) fn tracer(
         &self,
@@ -140,13 +145,15 @@ impl Traces {
         if self.0.is_empty() {
             return None;
         }
-        Some(Box::new(Tracer {
-            trace: self.find(client_id)?,
-            version: version?,
-            seen,
-            output: Vec::new(),
-            left_out: 0,
-        }))
+        let trace = self.find(client_id)?;
+        Some(Box::new(Tracer::of(Some(trace), version?, seen)))
+    }
+
+    /// A line that is neither a packet nor an end, in the trace of a client if there is one.
+    pub(crate) fn note(&self, now: Now, client_id: &str, what: impl FnOnce() -> String) {
+        if let Some(trace) = self.find(client_id) {
+            trace.borrow_mut().add(now, Direction::Connection, what());
+        }
     }
 
     fn find(&self, client_id: &str) -> Option<Rc<RefCell<Trace>>> {
@@ -159,7 +166,8 @@ impl Traces {
 /// What a connection has whose client is traced.
 #[derive(Debug)]
 pub(crate) struct Tracer {
-    trace: Rc<RefCell<Trace>>,
+    /// None: its CONNECT has not come yet.
+    trace: Option<Rc<RefCell<Trace>>>,
     version: ProtocolVersion,
     /// Bytes at the front of the output that were looked at and are not written yet.
     seen: usize,
@@ -170,9 +178,25 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
+    const fn of(trace: Option<Rc<RefCell<Trace>>>, version: ProtocolVersion, seen: usize) -> Self {
+        Self {
+            trace,
+            version,
+            seen,
+            output: Vec::new(),
+            left_out: 0,
+        }
+    }
+
+    /// Whether it is of a connection whose CONNECT has not come yet.
+    pub(crate) const fn awaits_connect(&self) -> bool {
+        self.trace.is_none()
+    }
+
     /// Whether nobody asks for it any more.
     pub(crate) fn is_over(&self, now: Tick) -> bool {
-        self.trace.borrow().until < now
+        let trace = self.trace.as_ref();
+        trace.is_some_and(|trace| trace.borrow().until < now)
     }
 
     /// Whole packets of the client.
@@ -211,20 +235,27 @@ impl Tracer {
         }
         if self.left_out > 0 {
             let what = format!("{} bytes more at once", std::mem::take(&mut self.left_out));
-            self.trace.borrow_mut().add(now, Direction::Sent, what);
+            self.line(now, Direction::Sent, what);
         }
     }
 
     /// The connection came or went.
     pub(crate) fn note(&self, now: Now, what: String) {
-        self.trace
-            .borrow_mut()
-            .add(now, Direction::Connection, what);
+        self.line(now, Direction::Connection, what);
+    }
+
+    fn line(&self, now: Now, direction: Direction, what: String) {
+        if let Some(trace) = &self.trace {
+            trace.borrow_mut().add(now, direction, what);
+        }
     }
 
     fn add(&self, now: Now, direction: Direction, mut bytes: &[u8], rules: &Rules) {
         let rules = rules.with_limits(Limits::STANDARD);
-        let mut trace = self.trace.borrow_mut();
+        let Some(trace) = &self.trace else {
+            return;
+        };
+        let mut trace = trace.borrow_mut();
         while let Ok(Split::Whole(frame)) = Frame::split(bytes, PACKET_BYTES_MAX) {
             trace.add(now, direction, packet::in_words(&frame, &rules));
             bytes = &bytes[frame.len()..];

@@ -3,6 +3,7 @@
 //! What is read is checked as a whole before it replaces what is there; connections keep what they began with. A file that cannot
 //! be read, or does not fit the others, changes nothing and is said.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,7 +26,7 @@ const REVOCATIONS: &str = "client_revocations";
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file cannot be read.
-    #[error("listener \"{listener}\": cannot read {}", path.display())]
+    #[error("listener \"{listener}\": cannot read {}{}", path.display(), perhaps_confined(source))]
     Read {
         /// The listener.
         listener: String,
@@ -50,6 +51,16 @@ pub enum CertificateError {
         #[source]
         source: Box<MaterialError>,
     },
+}
+
+/// What else than the modes of a file may be the reason: the kernel says the same of both.
+fn perhaps_confined(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            " (by its modes, or by sandbox.landlock, which keeps to the folders that settings named at the start: sandbox.read names more)"
+        }
+        _ => "",
+    }
 }
 
 /// Files of a listener with TLS.

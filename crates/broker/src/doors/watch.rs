@@ -1,9 +1,10 @@
 //! Reads certificates and keys again when their files change.
 //!
-//! Folders are watched, not files: a file is usually replaced by another of its name, or a link on the way to it is. What else changes
-//! there, such as a log, costs a look at the files' dates; they are read when these have changed.
+//! Folders are watched, not files: a file is usually replaced by another of its name, or a link on the way to it is. So may be its folder,
+//! which is therefore watched from the folder around it as well, and again when another one has its name. What else changes in one of them, such
+//! as a log, costs a look at the files' dates; they are read when these have changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -115,8 +116,8 @@ impl Watch {
                 let _ = told.send(Note::Changed);
             }
         });
-        let watcher = match watcher {
-            Ok(watcher) => Some(watch_folders(watcher, &all)),
+        let mut folders = match watcher {
+            Ok(watcher) => Some(Folders::new(watcher, &all)),
             Err(error) => {
                 say_not_watched(Path::new("*"), &error);
                 None
@@ -124,8 +125,11 @@ impl Watch {
         };
         let mut all: Vec<_> = all.into_iter().map(Seen::new).collect();
         let look = move || {
-            let _watcher = watcher;
             while wait_for_change(&incoming) {
+                // Before the files are read: what changes in a new folder from then on is told.
+                if let Some(folders) = &mut folders {
+                    let _ = folders.watch();
+                }
                 for one in &mut all {
                     one.look(Instant::now());
                 }
@@ -180,15 +184,57 @@ fn say_not_watched(folder: &Path, error: &notify::Error) {
     );
 }
 
-fn watch_folders(mut watcher: RecommendedWatcher, all: &[Arc<dyn Watched>]) -> RecommendedWatcher {
-    let files = all.iter().flat_map(|one| one.files());
-    let folders: BTreeSet<_> = files.map(|file| folder_of(&file)).collect();
-    for folder in folders {
-        if let Err(error) = watcher.watch(&folder, RecursiveMode::NonRecursive) {
-            say_not_watched(&folder, &error);
+/// The folders that are watched.
+#[derive(Debug)]
+struct Folders {
+    watcher: RecommendedWatcher,
+    /// By their names, with which folder has the name, as far as it is watched.
+    seen: BTreeMap<PathBuf, Option<(u64, u64)>>,
+}
+
+impl Folders {
+    /// Watches the folders of the files of `all`, and those around them.
+    fn new(watcher: RecommendedWatcher, all: &[Arc<dyn Watched>]) -> Self {
+        let files = all.iter().flat_map(|one| one.files());
+        let own: BTreeSet<_> = files.map(|file| folder_of(&file)).collect();
+        let around = own.iter().map(|folder| folder_of(folder));
+        let names = around.chain(own.iter().cloned());
+        let mut folders = Self {
+            seen: names.map(|name| (name, None)).collect(),
+            watcher,
+        };
+        for (folder, error) in folders.watch() {
+            if own.contains(&folder) {
+                say_not_watched(&folder, &error);
+            }
         }
+        folders
     }
-    watcher
+
+    /// Watches the folders that have these names now, and says which are not watched. One that is not there is, once it is: the one around it
+    /// tells.
+    fn watch(&mut self) -> Vec<(PathBuf, notify::Error)> {
+        let mut errors = Vec::new();
+        for (name, seen) in &mut self.seen {
+            let found = std::fs::metadata(name).map(|found| (found.dev(), found.ino()));
+            if seen.is_some() && found.as_ref().ok() == seen.as_ref() {
+                continue;
+            }
+            // That the one before is gone already is no fault.
+            if seen.take().is_some() {
+                let _ = self.watcher.unwatch(name);
+            }
+            let watched = found.map_err(notify::Error::io).and_then(|now| {
+                let mode = RecursiveMode::NonRecursive;
+                self.watcher.watch(name, mode).map(|()| now)
+            });
+            match watched {
+                Ok(now) => *seen = Some(now),
+                Err(error) => errors.push((name.clone(), error)),
+            }
+        }
+        errors
+    }
 }
 
 fn folder_of(file: &Path) -> PathBuf {
@@ -262,6 +308,51 @@ mod tests {
         write("new.pem", "two");
         std::fs::rename(path("new.pem"), path("key.pem")).expect("it is moved");
         assert_eq!(looks_at(4 * QUIET + ANYWAY), [Telling::All]);
+    }
+
+    /// Who renews certificates may make their folder anew, or lead a link to it elsewhere.
+    #[test]
+    fn a_folder_that_is_replaced_is_watched_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for name in ["live", "1", "2"] {
+            std::fs::create_dir(path(name)).expect("made");
+        }
+        std::os::unix::fs::symlink("1", path("linked")).expect("a link");
+        let one = |name: &str| {
+            Arc::new(Asked {
+                file: path(name).join("key.pem"),
+                looks: Mutex::default(),
+            }) as Arc<dyn Watched>
+        };
+        let all = [one("live"), one("linked")];
+        let (notes, incoming) = channel();
+        let watcher = notify::recommended_watcher(move |_| {
+            let _ = notes.send(());
+        });
+        let mut folders = Folders::new(watcher.expect("a watcher"), &all);
+        let told = || {
+            let waits = Duration::from_secs(10);
+            assert!(incoming.recv_timeout(waits).is_ok(), "it is told");
+            while incoming.recv_timeout(QUIET).is_ok() {}
+        };
+        std::fs::rename(path("live"), path("old")).expect("moved");
+        told();
+        assert_eq!(folders.watch().len(), 1, "it is not there");
+        std::fs::create_dir(path("live")).expect("made");
+        told();
+        assert!(folders.watch().is_empty());
+        std::fs::write(path("live/key.pem"), "two").expect("written");
+        told();
+        std::os::unix::fs::symlink("2", path("new")).expect("a link");
+        std::fs::rename(path("new"), path("linked")).expect("replaced");
+        told();
+        assert!(folders.watch().is_empty());
+        std::fs::write(path("2/key.pem"), "two").expect("written");
+        told();
+        std::fs::write(path("old/key.pem"), "three").expect("written");
+        std::fs::write(path("1/key.pem"), "three").expect("written");
+        assert!(incoming.recv_timeout(QUIET).is_err(), "not their folders");
     }
 
     #[test]

@@ -81,6 +81,13 @@ impl FrontEffects for FrontFx<'_> {
         self.gate.may(asked, &self.shard.hub.access.table)
     }
 
+    #[cold]
+    fn denied(&mut self, client_id: &str, asked: Asked<'_>) {
+        let user = self.gate.principal().map(|who| who.user.as_str());
+        let hub = &mut self.shard.hub;
+        hub.tell_denied(self.id, (client_id, user), asked);
+    }
+
     fn author(&mut self) -> Option<Arc<str>> {
         self.gate.author()
     }

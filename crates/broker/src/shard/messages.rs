@@ -295,7 +295,10 @@ impl Shard {
                 connection.was_attached = true;
                 let version = connection.front.version();
                 let client_id = connection.front.client_id();
-                connection.tracer = self.hub.watch.traces.tracer(client_id, version, 0);
+                let traces = &self.hub.watch.traces;
+                let tracer = connection.tracer.take();
+                let tracer = tracer.filter(|it| !it.awaits_connect());
+                connection.tracer = tracer.or_else(|| traces.tracer(client_id, version, 0));
                 self.note_event(&connection, Happened::Connected);
             }
             self.fronts.put(front, connection);

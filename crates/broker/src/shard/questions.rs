@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::fronts::Access;
 use crate::control::{
     CLIENTS_AT_ONCE, ClientRow, Ended, Happened, Page, PastEvent, Question, SessionPlace,
-    SessionRow, SubscriptionRow, SubscriptionStop, TracePage, cause_words,
+    SessionRow, SubscriptionRow, SubscriptionStop, cause_words,
 };
 use crate::scrub::Missing;
 use crate::slots::Places;
@@ -185,7 +185,7 @@ impl Shard {
             .budget
             .spend(i64::from(end.saturating_sub(from)) * Budget::ROW);
         for (row, front) in &mut found {
-            self.name(&mut row.client_id, *front);
+            self.own(row, *front);
         }
         Page {
             rows: found.into_iter().map(|(row, _)| row).collect(),
@@ -201,8 +201,19 @@ impl Shard {
     fn session_row_at(&mut self, at: SessionPlace) -> Option<SessionRow> {
         let session = self.owned(at.partition).session(at.session)?;
         let (mut row, front) = (session_row(at.partition, 0, &session), session.front());
-        self.name(&mut row.client_id, front);
+        self.own(&mut row, front);
         Some(row)
+    }
+
+    /// Whose a session in a volatile partition is, which its connection knows.
+    fn own(&mut self, row: &mut SessionRow, front: Option<FrontId>) {
+        self.name(&mut row.client_id, front);
+        if row.user.is_none()
+            && let Some(front) = front
+            && let Access::Here(connection) = self.fronts.get(front)
+        {
+            row.user = user_of(connection);
+        }
     }
 
     /// The name of a session in a volatile partition, which its front knows.
@@ -296,21 +307,6 @@ impl Shard {
         Page { rows, next }
     }
 
-    /// Lines of a client's trace; its connection has a part in it from now on.
-    fn trace(&mut self, client_id: &str, front: Option<FrontId>, from: u64) -> Option<TracePage> {
-        let now = self.hub.now.tick;
-        let page = self.hub.watch.traces.ask(now, client_id, from)?;
-        if let Some(front) = front
-            && let Access::Here(connection) = self.fronts.get(front)
-            && connection.tracer.as_ref().is_none_or(|it| it.is_over(now))
-        {
-            let seen = connection.front.output().len();
-            let version = connection.front.version();
-            connection.tracer = self.hub.watch.traces.tracer(client_id, version, seen);
-        }
-        Some(page)
-    }
-
     /// Notes what happened to a connection.
     pub(crate) fn note_event(&mut self, connection: &Connection, what: Happened) {
         log(connection, what);
@@ -318,6 +314,7 @@ impl Shard {
             let words = match what {
                 Happened::Connected => "connected".to_owned(),
                 Happened::Closed(cause) => format!("closed: {}", cause_words(cause)),
+                Happened::Denied(deed) => deed.words().to_owned(),
             };
             tracer.note(self.hub.now, words);
         }
@@ -326,6 +323,7 @@ impl Shard {
             client_id: connection.front.client_id().into(),
             what,
             address: connection.peer.address,
+            topic: None,
         };
         let since = connection.was_attached.then_some(connection.since);
         // The other ones were told when they were refused their login.
@@ -356,7 +354,15 @@ fn log(connection: &Connection, what: Happened) {
             address,
             cause = cause_words(cause)
         ),
+        // It has a line of its own, as others have with it.
+        Happened::Denied(_) => {}
     }
+}
+
+/// As whom it has logged in.
+fn user_of(connection: &Connection) -> Option<Box<str>> {
+    let who = connection.gate.principal();
+    who.map(|who| who.user.as_str().into())
 }
 
 fn client_row(front: FrontId, connection: &mut Connection) -> ClientRow {
@@ -372,10 +378,7 @@ fn client_row(front: FrontId, connection: &mut Connection) -> ClientRow {
         keep_alive_seconds: connection.front.keep_alive_seconds(),
         listener: connection.peer.entrance.name.clone(),
         identity: connection.peer.identity.clone(),
-        user: connection
-            .gate
-            .principal()
-            .map(|who| who.user.as_str().into()),
+        user: user_of(connection),
         session: connection.front.home().map(|home| SessionPlace {
             partition: home.partition,
             session: home.session,

@@ -64,7 +64,7 @@ impl Shard {
             has_will: false,
             was_attached: false,
             unsettled: 0,
-            tracer: None,
+            tracer: self.hub.watch.traces.newcomer(),
             timer: None,
             armed: Tick(u64::MAX),
             end: Tick(u64::MAX),
@@ -244,9 +244,8 @@ impl Shard {
             used <= buffer.bytes().len(),
             "a front takes what it was given"
         );
-        if let Some(tracer) = &connection.tracer {
-            tracer.received(now, &buffer.bytes()[..used]);
-            connection.tracer.take_if(|it| it.is_over(now.tick));
+        if connection.tracer.is_some() {
+            self.trace_received(connection, &buffer.bytes()[..used]);
         }
         buffer.consume(used);
         connection.rest = buffer.settle();

@@ -9,6 +9,7 @@ use super::Shard;
 use super::budget::Budget;
 use super::connection::{Connection, Hold, Life, Written};
 use super::ready::Place;
+use super::strangers;
 use crate::access::Gate;
 use crate::control::Happened;
 use crate::metrics::close_index;
@@ -141,6 +142,9 @@ impl Shard {
         self.hub.counters.closes[close_index(cause)] += 1;
         self.hub.counters.reasons.count(cause);
         self.note_event(connection, Happened::Closed(cause));
+        if let CloseCause::Fault(_) = cause {
+            strangers::tell(connection);
+        }
         if !matches!(connection.gate, Gate::Open(_)) {
             self.hub.access.accounts.end(id);
         }

@@ -151,6 +151,9 @@ impl Files {
         for path in again(resolved) {
             files.add_again(&path);
         }
+        for path in renewed(settings) {
+            files.add_around(path);
+        }
         files
     }
 
@@ -167,6 +170,26 @@ impl Files {
             self.read.push(if is_root { file } else { folder });
         }
     }
+
+    /// The folder of a file may itself be replaced by another of its name, or be a link that is. The new one is another folder to the kernel, so
+    /// the one around it is opened too, unless that is for more than this.
+    fn add_around(&mut self, path: &Path) {
+        let target = path.canonicalize().ok();
+        for file in [Some(path), target.as_deref()].into_iter().flatten() {
+            let around = folder_of(file).parent().map(Path::to_owned);
+            self.read.extend(around.filter(|it| !is_shared(it)));
+        }
+    }
+}
+
+/// Whether what is in a folder is of many: the root, those in it such as `/etc`, and homes of users.
+fn is_shared(folder: &Path) -> bool {
+    let whole = folder.canonicalize();
+    let folder = whole.as_deref().unwrap_or(folder);
+    let around = folder.parent();
+    let is_high = around.is_none_or(|around| around.parent().is_none());
+    let is_home = std::env::var_os("HOME").is_some_and(|home| folder == Path::new(&home));
+    is_high || is_home || around == Some(Path::new("/home"))
 }
 
 pub(super) fn data_folder(settings: &Settings) -> Option<&Path> {
@@ -195,6 +218,14 @@ fn again(resolved: &Resolved) -> Vec<PathBuf> {
     let texts = texts.into_iter().flatten().map(PathBuf::from);
     let token = &settings.http.token_file;
     let token = (!token.is_empty()).then(|| PathBuf::from(token));
+    let files = resolved.files.iter().cloned();
+    let named = named(settings).map(Path::to_owned);
+    files.chain(texts).chain(token).chain(named).collect()
+}
+
+/// Certificates and what belongs to them, and files of tokens that a setting of their own names.
+fn named(settings: &Settings) -> impl Iterator<Item = &Path> {
+    let tokens = &settings.tokens;
     let doors = settings.doors.iter().flat_map(|door| {
         [
             &door.certificate,
@@ -204,9 +235,12 @@ fn again(resolved: &Resolved) -> Vec<PathBuf> {
         ]
     });
     let named = doors.chain([&tokens.key_set, &tokens.secret_file]);
-    let named = named.flatten().cloned();
-    let files = resolved.files.iter().cloned();
-    files.chain(texts).chain(token).chain(named).collect()
+    named.flatten().map(PathBuf::as_path)
+}
+
+/// Those that are watched: who renews them may replace their folder.
+fn renewed(settings: &Settings) -> impl Iterator<Item = &Path> {
+    named(settings).chain(settings.tokens.public_keys.iter().map(Path::new))
 }
 
 fn folder_of(file: &Path) -> PathBuf {

@@ -15,7 +15,7 @@ use super::publish::contract_qos;
 use super::{Flow, Front, Peer, Phase, PlantedFront, ProblemInformation, SessionEnds};
 use crate::codec::{
     Connect, DecodeError, DecodeErrorKind, Frame, PACKET_BYTES_MAX, Packet, PacketType, Properties,
-    ProtocolVersion, ReasonCode,
+    ProtocolVersion, ReasonCode, Split,
 };
 
 /// A connection between CONNECT and CONNACK.
@@ -74,11 +74,6 @@ impl Front {
         frame: &Frame<'_>,
         fx: &mut impl FrontEffects,
     ) {
-        if frame.packet_type() != PacketType::Connect {
-            // The version is not known yet, so nothing can be said.
-            let cause = CloseCause::Fault(ReasonCode::ProtocolError.byte());
-            return self.close_unattached(cause, fx);
-        }
         let connect = match Connect::decode(frame, &self.config.limits) {
             Ok(connect) => connect,
             Err(error) => {
@@ -316,6 +311,19 @@ impl Front {
         self.send_connack_refused((fault.reason, fault.text));
         let cause = CloseCause::Refused(fault.reason.byte(), WhyRefused::ByReason);
         self.close_unattached(cause, fx);
+    }
+}
+
+/// The first packet is a CONNECT: v3 [MQTT-3.1.0-1], v5 [MQTT-3.1.0-1]. What begins with anything else is refused by its first byte: the letters
+/// of another protocol may announce a packet whose rest never comes.
+#[inline(never)]
+pub(super) fn split_first(data: &[u8], packet_bytes_max: u32) -> Result<Split<'_>, DecodeError> {
+    let found = Frame::split(data, packet_bytes_max)?;
+    match data.first() {
+        Some(&first) if PacketType::from_first_byte(first) != Some(PacketType::Connect) => {
+            Err(DecodeErrorKind::WrongDirection.into())
+        }
+        Some(_) | None => Ok(found),
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a CONNECT says that the front has not handled yet: the shell may take the connection to another shard first.
 
-use super::connect::expiry_asked;
+use super::connect::{expiry_asked, split_first};
 use super::{Front, Phase};
-use crate::codec::{Connect, Frame, Split};
+use crate::codec::{Connect, Split};
 
 /// How long a session lives that a CONNECT asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Front {
 
     #[cold]
     fn read_ahead<'a>(&self, data: &'a [u8]) -> Option<Glimpse<'a>> {
-        let Ok(Split::Whole(frame)) = Frame::split(data, self.packet_bytes_max()) else {
+        let Ok(Split::Whole(frame)) = split_first(data, self.config.connect_bytes_max) else {
             return None;
         };
         let connect = Connect::decode(&frame, &self.config.limits).ok()?;

@@ -61,13 +61,13 @@ use courser_contract::{
 
 use self::auth::ReAuthentication;
 use self::close::Fault;
-use self::connect::Connecting;
+use self::connect::{Connecting, split_first};
 use self::deliver::Outbound;
 use self::publish::Inbound;
 use self::requests::Requests;
 use crate::codec::{
-    Auth, Disconnect, EncodeError, Frame, PACKET_BYTES_MAX, Packet, PacketType, ProtocolVersion,
-    Puback, Pubcomp, Pubrec, Pubrel, ReasonCode, Receiver, Rules, Sender, Split,
+    Auth, DecodeError, Disconnect, EncodeError, Frame, PACKET_BYTES_MAX, Packet, PacketType,
+    ProtocolVersion, Puback, Pubcomp, Pubrec, Pubrel, ReasonCode, Receiver, Rules, Sender, Split,
 };
 
 pub use auth::{Anonymous, AuthExchange, AuthStep, Authentication, Login, Password};
@@ -244,7 +244,7 @@ impl Front {
         let mut packets = 0;
         let mut unfinished = 0;
         while self.wants_read() {
-            match Frame::split(&data[consumed..], self.packet_bytes_max()) {
+            match self.split(&data[consumed..]) {
                 Ok(Split::Whole(frame)) => match self.handle_frame(now, &frame, fx) {
                     Ok(Flow::Next) => {
                         heard = true;
@@ -298,11 +298,16 @@ impl Front {
         }
     }
 
-    fn packet_bytes_max(&self) -> u32 {
+    /// The next packet of what there is.
+    #[inline]
+    fn split<'a>(&self, data: &'a [u8]) -> Result<Split<'a>, DecodeError> {
         match self.phase {
+            Phase::AwaitConnect => split_first(data, self.config.connect_bytes_max),
             // Nobody has logged in yet: what is read now is AUTH of the exchange, or wrong.
-            Phase::AwaitConnect | Phase::Connecting(_) => self.config.connect_bytes_max,
-            Phase::Attached | Phase::Closed => self.config.limits.packet_bytes_max,
+            Phase::Connecting(_) => Frame::split(data, self.config.connect_bytes_max),
+            Phase::Attached | Phase::Closed => {
+                Frame::split(data, self.config.limits.packet_bytes_max)
+            }
         }
     }
 

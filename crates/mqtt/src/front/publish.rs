@@ -243,8 +243,22 @@ impl Front {
         }
         match self.hand_over(publish, Ticket(0), fx) {
             Routed::Done { .. } | Routed::Waits => {}
-            Routed::Refused(Refusal::NotAuthorized) => fx.dropped(Dropped::Denied, 1),
-            Routed::Refused(_) => fx.dropped(Dropped::Rejected, 1),
+            Routed::Refused(refusal) => self.drop_refused(publish, refusal, fx),
+        }
+    }
+
+    /// Nobody hears of it but who runs the broker.
+    #[cold]
+    fn drop_refused(&self, publish: &Publish<'_>, refusal: Refusal, fx: &mut impl FrontEffects) {
+        match refusal {
+            Refusal::NotAuthorized => {
+                fx.dropped(Dropped::Denied, 1);
+                fx.denied(self.client_id(), Asked::Publish(publish.topic));
+            }
+            Refusal::QuotaExceeded
+            | Refusal::TooLarge
+            | Refusal::Unavailable
+            | Refusal::Unspecified => fx.dropped(Dropped::Rejected, 1),
         }
     }
 
@@ -316,7 +330,7 @@ impl Front {
             }
             Routed::Done { matched } => Answer::Due(reason_for(matched)),
             Routed::Waits => Answer::Waits,
-            Routed::Refused(refusal) => self.answer_refused(now, refusal, REFUSED_MS),
+            Routed::Refused(refusal) => self.answer_refused_here(now, refusal, incoming, fx),
         };
         self.queue_ticket(now, incoming, Way::Direct, answer);
         Ok(Flow::Next)

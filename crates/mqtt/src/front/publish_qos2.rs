@@ -77,7 +77,7 @@ impl Front {
         let answer = match self.hand_over(&incoming.publish, ticket, fx) {
             Routed::Done { matched } => Answer::Due(reason_for(matched)),
             Routed::Waits => Answer::Waits,
-            Routed::Refused(refusal) => self.answer_refused(now, refusal, REFUSED_MS),
+            Routed::Refused(refusal) => self.answer_refused_here(now, refusal, incoming, fx),
         };
         self.hold_and_queue(now, incoming, Way::Direct, answer);
     }
@@ -100,7 +100,7 @@ impl Front {
                 // Perhaps stored on an earlier connection, when it could be: a PUBREC that refuses ends the exchange (M28).
                 self.end_hold(incoming.packet_id, fx);
             }
-            let answer = self.answer_refused(now, refusal, REFUSED_MS);
+            let answer = self.answer_refused_here(now, refusal, incoming, fx);
             return self.hold_and_queue(now, incoming, Way::Direct, answer);
         }
         let destinations = fx.destinations(publish.topic, publish.retain);

@@ -1,7 +1,7 @@
 //! What becomes of the client's publishes of QoS > 0: their acknowledgements in order (M10), refusals, time limits (M11, M49).
 
 use courser_contract::{
-    CloseCause, DetachCause, FrontEffects, Now, QoS, Refusal, Settled, Tick, Ticket,
+    Asked, CloseCause, DetachCause, FrontEffects, Now, QoS, Refusal, Settled, Tick, Ticket,
 };
 
 use super::Front;
@@ -11,6 +11,21 @@ use super::tickets::{Answer, Entry, Hold, Way};
 use crate::codec::{PacketId, PacketType, ProtocolVersion, ReasonCode};
 
 impl Front {
+    /// A publish that goes nowhere: whoever runs the broker hears of one that the client has no right to.
+    #[cold]
+    pub(super) fn answer_refused_here(
+        &mut self,
+        now: Now,
+        refusal: Refusal,
+        incoming: &Incoming<'_>,
+        fx: &mut impl FrontEffects,
+    ) -> Answer {
+        if refusal == Refusal::NotAuthorized {
+            fx.denied(self.client_id(), Asked::Publish(incoming.publish.topic));
+        }
+        self.answer_refused(now, refusal, REFUSED_MS)
+    }
+
     /// How a refusal is said. 3.1.1 cannot say it: the connection ends `close_ms` later.
     pub(super) fn answer_refused(&mut self, now: Now, refusal: Refusal, close_ms: u64) -> Answer {
         match self.peer.version {

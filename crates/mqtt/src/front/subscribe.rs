@@ -51,7 +51,7 @@ impl Front {
                 Some(ReasonCode::PacketIdentifierInUse)
             } else {
                 match self.check_filter(asked.filter, index)? {
-                    None => check_right(asked.filter, fx),
+                    None => self.check_right(asked.filter, fx),
                     refused => refused,
                 }
             };
@@ -253,6 +253,25 @@ impl Front {
         }
     }
 
+    /// A filter that the client has no right to gets a code of its own (v5 section 3.9.3), and the others are served.
+    fn check_right(
+        &self,
+        filter: TopicFilter<'_>,
+        fx: &mut impl FrontEffects,
+    ) -> Option<ReasonCode> {
+        let asked = match filter.shared() {
+            Some(shared) => AskedRight::SubscribeShared(shared.filter),
+            None => AskedRight::Subscribe(filter.as_str()),
+        };
+        match fx.may(asked) {
+            Permission::Granted => None,
+            Permission::Denied => {
+                fx.denied(self.client_id(), asked);
+                Some(ReasonCode::NotAuthorized)
+            }
+        }
+    }
+
     fn send_suback(&mut self, packet_id: PacketId, codes: &[u8], fx: &mut impl FrontEffects) {
         if !self.send_suback_codes(packet_id, codes) {
             self.fail(ANSWER_TOO_LARGE, fx);
@@ -311,18 +330,6 @@ const ANSWER_TOO_LARGE: Fault = Fault {
     reason: ReasonCode::PacketTooLarge,
     text: "the answer is larger than the client takes",
 };
-
-/// A filter that the client has no right to gets a code of its own (v5 section 3.9.3), and the others are served.
-fn check_right(filter: TopicFilter<'_>, fx: &mut impl FrontEffects) -> Option<ReasonCode> {
-    let asked = match filter.shared() {
-        Some(shared) => AskedRight::SubscribeShared(shared.filter),
-        None => AskedRight::Subscribe(filter.as_str()),
-    };
-    match fx.may(asked) {
-        Permission::Granted => None,
-        Permission::Denied => Some(ReasonCode::NotAuthorized),
-    }
-}
 
 fn split_share(filter: TopicFilter<'_>) -> (Option<Box<str>>, Box<str>) {
     let share = filter.shared().map(|shared| shared.share_name.into());

@@ -52,6 +52,7 @@ impl Door {
             throttle: Throttle::new(u64::MAX, Backoff::default()),
             presence: Presence::default(),
             refusals: Refusals::default(),
+            denials: Denials::default(),
             tokens: None,
             secret: Secret([secret; 32]),
             decoys: Secret([secret; 32]),

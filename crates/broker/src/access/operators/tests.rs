@@ -8,7 +8,7 @@ use courser_access::{
 };
 
 use super::*;
-use crate::access::{Backoff, HashPool, Presence, Refusals, Secret, Throttle};
+use crate::access::{Backoff, Denials, HashPool, Presence, Refusals, Secret, Throttle};
 
 const FROM: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)));
 
@@ -37,6 +37,7 @@ impl Desk {
             throttle: Throttle::new(u64::MAX, Backoff::default()),
             presence: Presence::default(),
             refusals: Refusals::default(),
+            denials: Denials::default(),
             tokens: None,
             secret: Secret([1; 32]),
             decoys: Secret([2; 32]),

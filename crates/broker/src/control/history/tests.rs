@@ -12,6 +12,7 @@ fn event(at: u64, client_id: &str, what: Happened) -> PastEvent {
         client_id: client_id.into(),
         what,
         address: None,
+        topic: None,
     }
 }
 
@@ -296,4 +297,78 @@ fn each_refusal_is_told_from_the_others() {
             "{said}"
         );
     }
+}
+
+fn denied(at: u64, client_id: &str, topic: &str) -> PastEvent {
+    PastEvent {
+        topic: Some(topic.into()),
+        ..event(at, client_id, Happened::Denied(Deed::Publish))
+    }
+}
+
+impl History {
+    /// Whether it was new.
+    fn is_denied(&mut self, at: u64, client_id: &str, topic: &str) -> bool {
+        let what = (Deed::Publish, topic);
+        let is_new = !self.was_denied_of_late(WallMs(at), client_id, what);
+        if is_new {
+            self.note_denied(&denied(at, client_id, topic));
+        }
+        is_new
+    }
+}
+
+#[test]
+fn the_last_thing_that_a_client_was_denied_is_kept_and_is_new_once_a_minute() {
+    let mut history = History::new(u64::MAX, 1);
+    let minute = past::DENIED_AGAIN_MS;
+    assert!(history.is_denied(1, "c", "a"));
+    assert!(!history.is_denied(2, "c", "a"));
+    assert_eq!(
+        history.of_client("c"),
+        [denied(2, "c", "a")],
+        "the last time"
+    );
+    assert!(history.is_denied(3, "c", "b"), "something else");
+    assert!(history.is_denied(3, "d", "b"), "somebody else");
+    assert!(!history.is_denied(2 + minute, "c", "b"));
+    assert!(history.is_denied(3 + minute, "c", "b"), "after a minute");
+    assert_eq!(history.of_client("c"), [denied(3 + minute, "c", "b")]);
+    assert!(history.is_denied(3, "c", "b"), "a clock that was set back");
+    for topic in ["a/long/one", "b", ""] {
+        assert!(history.is_denied(4, "c", topic));
+        history.bytes();
+    }
+}
+
+#[test]
+fn what_a_client_was_denied_stands_beside_what_happened_to_it() {
+    let mut history = History::new(u64::MAX, 1);
+    let connected = |at| event(at, "c", Happened::Connected);
+    history.note(connected(5), Some(WallMs(4)));
+    assert!(history.is_denied(6, "c", "a"));
+    assert_eq!(history.of_client("c"), [denied(6, "c", "a")]);
+    history.note(event(7, "c", CLOSED), Some(WallMs(4)));
+    let past = [connected(4), denied(6, "c", "a"), event(7, "c", CLOSED)];
+    assert_eq!(history.of_client("c"), past, "that it came as well");
+    for at in 10..100 {
+        assert!(history.is_denied(at, "c", &at.to_string()));
+    }
+    let past = [connected(4), event(7, "c", CLOSED), denied(99, "c", "99")];
+    assert_eq!(history.of_client("c"), past, "nothing is pushed out");
+    assert_eq!(history.from(0, 10).0.len(), 2, "they are shown apart");
+}
+
+#[test]
+fn i9_what_clients_are_denied_takes_a_small_share_however_many_they_are() {
+    let mut history = History::new(SMALL, 2);
+    let long = "x".repeat(500);
+    for at in 0..20_000 {
+        assert!(history.is_denied(at, &format!("c{at}"), &long));
+        assert!(history.bytes() <= SMALL_SHARE, "{} B", history.bytes());
+        history.show(denied(at, "c", &long));
+        assert!(history.bytes() <= SMALL_SHARE, "{} B", history.bytes());
+    }
+    assert_eq!(history.of_client("c0"), []);
+    assert_eq!(history.of_client("c19999").len(), 1);
 }

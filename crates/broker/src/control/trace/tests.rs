@@ -73,3 +73,18 @@ fn a_trace_that_nobody_asks_for_ends_and_makes_room() {
     assert!(traces.tracer("c0", Some(ProtocolVersion::V5), 0).is_none());
     assert!(traces.tracer("c1", Some(ProtocolVersion::V5), 0).is_some());
 }
+
+#[test]
+fn a_connection_is_watched_for_its_connect_only_while_anything_is_traced() {
+    let mut traces = Traces::default();
+    assert!(traces.newcomer().is_none());
+    traces.ask(Tick(0), "c", u64::MAX).expect("there is room");
+    let waits = traces.newcomer().expect("somebody is traced");
+    assert!(waits.awaits_connect() && !waits.is_over(Tick(u64::MAX)));
+    waits.received(at(1), b"\xc0\x00");
+    waits.note(at(1), "nobody's".to_owned());
+    traces.note(at(2), "d", || unreachable!("nobody asked for it"));
+    traces.note(at(2), "c", || "denied".to_owned());
+    let page = traces.ask(Tick(3), "c", 0).expect("there is room");
+    assert_eq!(words(&page), ["denied"]);
+}

@@ -98,6 +98,75 @@ fn what_is_read_again_may_be_replaced_and_not_written() {
     thread.join().expect("it does not panic");
 }
 
+/// Who renews certificates may make a folder anew, or lead a link to it elsewhere.
+#[test]
+fn the_folder_of_what_is_read_again_may_be_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join("certificates").join(name);
+    for name in ["live", "1"] {
+        fs::create_dir_all(path(name)).expect("made");
+        fs::write(path(name).join("chain.pem"), "one").expect("written");
+    }
+    fs::write(folder.path().join("other"), "other").expect("written");
+    symlink("1", path("linked")).expect("a link");
+    let names = ["live", "linked"].map(|name| path(name).join("chain.pem"));
+    let mut files = Files::default();
+    for name in &names {
+        files.add_again(name);
+        files.add_around(name);
+    }
+    let (has_read, reads) = mpsc::channel();
+    let (replaces, replaced) = mpsc::channel();
+    let other = folder.path().join("other");
+    let of_thread = names.clone();
+    let thread = thread::spawn(move || {
+        confined(files, move || {
+            has_read.send(()).expect("somebody waits");
+            let () = replaced.recv().expect("they were replaced");
+            for name in of_thread {
+                assert_eq!(fs::read(&name).expect("read"), b"two", "{name:?}");
+                refused("change", fs::write(&name, "three"));
+            }
+            refused("further up", fs::read(other));
+        });
+    });
+    let _ = reads.recv();
+    fs::rename(path("live"), path("old")).expect("moved");
+    for name in ["live", "2"] {
+        fs::create_dir(path(name)).expect("made");
+        fs::write(path(name).join("chain.pem"), "two").expect("written");
+    }
+    symlink("2", path("new")).expect("a link");
+    fs::rename(path("new"), path("linked")).expect("replaced");
+    let _ = replaces.send(());
+    thread.join().expect("it does not panic");
+}
+
+#[test]
+fn a_folder_that_is_for_more_than_certificates_is_not_opened_for_them() {
+    let around = |path: &str| {
+        let mut files = Files::default();
+        files.add_around(Path::new(path));
+        files.read
+    };
+    assert_eq!(
+        around("/srv/broker/tls/chain.pem"),
+        [Path::new("/srv/broker")]
+    );
+    for path in [
+        "/chain.pem",
+        "/srv/chain.pem",
+        "/srv/tls/chain.pem",
+        "/home/me/tls/chain.pem",
+    ] {
+        assert_eq!(around(path), Vec::<PathBuf>::new(), "{path}");
+    }
+    if let Some(home) = std::env::var_os("HOME") {
+        let path = Path::new(&home).join("tls/chain.pem");
+        assert!(is_shared(Path::new(&home)), "{path:?}");
+    }
+}
+
 #[test]
 fn a_folder_is_opened_for_what_is_made_in_it() {
     let folder = tempfile::tempdir().expect("a folder");

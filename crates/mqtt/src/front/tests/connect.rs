@@ -251,6 +251,31 @@ fn the_first_packet_is_connect_and_short() {
     assert_eq!(client.effects(), ["close Fault(149)"]);
 }
 
+/// A packet whose rest never comes would hold the connection until its CONNECT was due.
+#[test]
+fn what_begins_with_another_packet_than_connect_is_refused_at_its_first_byte() {
+    let (protocol, malformed) = ("close Fault(130)", "close Fault(129)");
+    for (bytes, end) in [
+        // PUBREC with 82 bytes, as far as that goes: a PROXY header.
+        (&b"P"[..], protocol),
+        (b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", protocol),
+        (b"\x30", protocol),
+        (b"\xC0", protocol),
+        (b"GET / HTTP/1.1\r\n", malformed),
+        (b"\x16\x03\x01", malformed),
+        (b"\r\n\r\n\0\r\nQUIT\n", malformed),
+        (b"\x11", malformed),
+    ] {
+        let mut client = Client::new(V5, |_| {});
+        client.gives(bytes);
+        assert!(client.receives().is_empty());
+        assert_eq!(client.effects(), [end], "{bytes:02x?}");
+    }
+    let mut client = Client::new(V5, |_| {});
+    client.gives(b"\x10");
+    assert!(client.effects().is_empty());
+}
+
 #[test]
 fn nothing_behind_a_refused_connect_is_handled() {
     // v3 [MQTT-3.1.4-5], v5 [MQTT-3.1.4-6]

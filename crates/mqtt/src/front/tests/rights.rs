@@ -51,6 +51,35 @@ fn a_publish_without_the_right_is_refused_and_never_handed_over() {
 }
 
 #[test]
+fn who_runs_the_broker_hears_of_each_publish_and_filter_that_is_denied() {
+    for (version, home) in [(V5, "kept"), (V5, "own"), (V311, "own")] {
+        let client = match home {
+            "kept" => Client::durable(version),
+            _ => Client::attached(version),
+        };
+        let mut client = denied(client, &["publish no", "subscribe no/#", "share no"]);
+        const QOS0: SubscriptionOptions = SubscriptionOptions::new(WireQos::AtMostOnce);
+        client.publishes("yes", 1, 1);
+        client.publishes("no", 0, 0);
+        let mut told = vec!["c: publish no"];
+        if version == V5 {
+            client.publishes("no", 1, 2);
+            client.publishes("no", 2, 3);
+            told.extend(["c: publish no"; 2]);
+        }
+        let filters = [("no/#", QOS0), ("yes", QOS0), ("$share/g/no", QOS0)];
+        client.subscribes(7, &[], &filters);
+        told.extend(["c: subscribe no/#", "c: share no"]);
+        assert_eq!(client.shell.told, told, "{version:?}, {home}");
+    }
+    for qos in [1, 2] {
+        let mut client = denied(Client::attached(V311), &["publish no"]);
+        client.publishes("no", qos, 1);
+        assert_eq!(client.shell.told, ["c: publish no"]);
+    }
+}
+
+#[test]
 fn cve_2026_95846_a_will_needs_the_right_to_its_topic() {
     for version in [V311, V5] {
         let mut client = denied(Client::new(version, |_| ()), &["publish no"]);

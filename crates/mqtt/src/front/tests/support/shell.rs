@@ -22,6 +22,8 @@ pub(in crate::front::tests) struct Shell {
     pub(in crate::front::tests) refuses: bool,
     /// What the client has no right to, as `publish TOPIC`, `receive TOPIC`, `subscribe FILTER`, `share FILTER`.
     pub(in crate::front::tests) denied: Vec<String>,
+    /// What of it was told, with whom.
+    pub(in crate::front::tests) told: Vec<String>,
     /// After so many publishes the turn's work is done; none: never.
     pub(in crate::front::tests) spent_after: Option<usize>,
     random: u64,
@@ -37,25 +39,35 @@ impl Shell {
             routed: VecDeque::new(),
             destinations: vec![HOME],
             denied: Vec::new(),
+            told: Vec::new(),
             spent_after: None,
             random: 1,
         }
     }
 }
 
+/// `publish TOPIC` and the like.
+fn right(asked: Asked<'_>) -> String {
+    let (right, topic) = match asked {
+        Asked::Publish(topic) => ("publish", topic),
+        Asked::Receive(topic) => ("receive", topic),
+        Asked::Subscribe(filter) => ("subscribe", filter),
+        Asked::SubscribeShared(filter) => ("share", filter),
+    };
+    format!("{right} {topic}")
+}
+
 impl FrontEffects for Shell {
     fn may(&mut self, asked: Asked<'_>) -> Permission {
-        let (right, topic) = match asked {
-            Asked::Publish(topic) => ("publish", topic),
-            Asked::Receive(topic) => ("receive", topic),
-            Asked::Subscribe(filter) => ("subscribe", filter),
-            Asked::SubscribeShared(filter) => ("share", filter),
-        };
-        if self.denied.contains(&format!("{right} {topic}")) {
+        if self.denied.contains(&right(asked)) {
             Permission::Denied
         } else {
             Permission::Granted
         }
+    }
+
+    fn denied(&mut self, client_id: &str, asked: Asked<'_>) {
+        self.told.push(format!("{client_id}: {}", right(asked)));
     }
 
     fn publish(&mut self, publish: &Publish<'_>, ticket: Ticket) -> Routed {
