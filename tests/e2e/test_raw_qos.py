@@ -98,6 +98,33 @@ def test_qos2_exactly_once_across_reconnect(raw, stage):
     watcher.message(payload=b"marker")
 
 
+@pytest.mark.restart
+@pytest.mark.kill
+def test_qos2_of_a_client_that_lost_its_state(raw):
+    """A client that lost its state before PUBREL uses the packet id for what nobody subscribes to, then for its first message again: a new one.
+
+    v5 [MQTT-4.3.3-12]
+    """
+    watcher, _ = raw.resume("watcher")
+    watcher.subscribe(raw.topic(), qos=2)
+    client, _ = raw.resume("pub")
+    client.send(wire.publish(raw.version, raw.topic(), b"ON", qos=2, packet_id=1))
+    client.expect(PUBREC, packet_id=1, reason=0)
+    client.reset()
+    client, present = raw.resume("pub")
+    assert present
+    for topic in (raw.topic("nobody"), raw.topic()):
+        client.send(wire.publish(raw.version, topic, b"ON", qos=2, packet_id=1))
+        client.expect(PUBREC, packet_id=1)
+        client.send(wire.ack(PUBREL, 1))
+        client.expect(PUBCOMP, packet_id=1, reason=0)
+    client.publish(raw.topic(), b"marker", qos=2)
+    watcher, present = raw.resume("watcher")
+    assert present
+    for payload in (b"ON", b"ON", b"marker"):
+        watcher.message(payload=payload)
+
+
 def take(client, count):
     """The next `count` PUBLISH packets, unanswered."""
     return [client.expect(PUBLISH) for _ in range(count)]

@@ -96,6 +96,21 @@ def test_probe(server):
     courser("probe", "127.0.0.1:1", code=3)
 
 
+@pytest.mark.courser
+def test_probe_of_a_server_that_has_not_all(brokers):
+    """What is switched off is told, and each trial of it ends with no."""
+    server = brokers.own(qos=1, wildcard_subscriptions="false", subscription_identifiers="false", shared_subscriptions="false")
+    rows = [json.loads(line) for line in courser("probe", f"127.0.0.1:{server.port}", "-o", "jsonl")[0].splitlines()]
+    found = {row["what"]: row["found"] for row in rows}
+    assert found["maximum_qos"] == "1"
+    for what in ("wildcard_subscriptions", "subscription_identifiers", "shared_subscriptions"):
+        assert found[what] == "no"
+    for what in ("qos_2", "wildcards", "shared", "identifiers"):
+        assert found[what].startswith("no"), f"{what}: {found[what]}"
+    for what in ("mqtt_3.1.1", "mqtt_5.0", "qos_0", "qos_1", "retained", "kept_session"):
+        assert found[what].startswith("yes"), f"{what}: {found[what]}"
+
+
 def test_probe_leaves_nothing(brokers):
     """No session and no retained message of the probe is left."""
     server = brokers.own()

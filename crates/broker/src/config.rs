@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use courser_access::RetainedLimits;
+use courser_contract::QoS;
 use courser_engine::Limits;
 use courser_mqtt::front::{BadReference, Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
 use courser_settings::{Durability, Keep, Mqtt, Settings, memory_least};
@@ -273,11 +274,11 @@ impl Config {
         let filters_max = u32::from(config.filters_max);
         config.unsubscribe_filters_max = mqtt.subscriptions_max.max(filters_max);
         config.output_bytes_max = self.output_bytes_max();
-        config.retain = if mqtt.retain_available {
-            Feature::On
-        } else {
-            Feature::Off
-        };
+        config.maximum_qos = qos(mqtt.qos_max);
+        config.retain = feature(mqtt.retain_available);
+        config.wildcards = feature(mqtt.wildcard_subscriptions_available);
+        config.subscription_identifiers = feature(mqtt.subscription_identifiers_available);
+        config.shared_subscriptions = feature(mqtt.shared_subscriptions_available);
         let retained = self.settings.retained.payload_bytes_max.bytes();
         config.retained_payload_bytes_max = usize::try_from(retained).unwrap_or(usize::MAX);
         config.response_information = given(&mqtt.response_information);
@@ -301,6 +302,19 @@ pub fn redirect_of(mqtt: &Mqtt) -> Result<Option<Redirect>, BadReference> {
     given
         .map(|reference| Redirect::new(kind, reference))
         .transpose()
+}
+
+const fn feature(available: bool) -> Feature {
+    if available { Feature::On } else { Feature::Off }
+}
+
+/// The setting has a range; what is above it is the highest.
+const fn qos(level: u16) -> QoS {
+    match level {
+        0 => QoS::AtMostOnce,
+        1 => QoS::AtLeastOnce,
+        _ => QoS::ExactlyOnce,
+    }
 }
 
 /// An empty text is none.

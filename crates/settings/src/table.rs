@@ -196,8 +196,16 @@ settings! {
         session_expiry_max: Duration = 7 * DAY, in Duration::ZERO..=36_500 * DAY, applies = NewConnections;
         /// How a shared subscription picks the member that gets a message. A group that is there keeps the one it began with.
         shared_strategy: SharedStrategy = SharedStrategy::RoundRobin, applies = NewSessions;
+        /// Highest QoS of what clients publish and leave as a will. Above it their connection ends or is refused; a subscription gets this one instead. What clients have subscribed to before stays.
+        qos_max: u16 = 2, in 0..=2, applies = NewConnections;
         /// Whether clients may store retained messages.
         retain_available: bool = true, applies = NewConnections;
+        /// Whether clients may subscribe to filters with wildcards. Those that are subscribed to stay.
+        wildcard_subscriptions_available: bool = true, applies = NewConnections;
+        /// Whether clients of MQTT 5.0 may give their subscriptions identifiers. Those that are given stay.
+        subscription_identifiers_available: bool = true, applies = NewConnections;
+        /// Whether clients may subscribe to `$share/NAME/FILTER`. Those that are subscribed to stay.
+        shared_subscriptions_available: bool = true, applies = NewConnections;
         /// What clients of MQTT 5.0 get that ask for Response Information, such as the first levels of topics for answers. Empty: nothing.
         response_information: String = String::new(), applies = NewConnections;
         /// Sends all clients elsewhere: host names with optional ports, separated by spaces. Clients of 5.0 are told, others are refused. Empty: nobody is sent away.

@@ -77,7 +77,7 @@ const fn hint(code: ReasonCode) -> &'static str {
         ReasonCode::AdministrativeAction => "an operator closed the connection",
         ReasonCode::PayloadFormatInvalid => "the payload is not the UTF-8 that it says it is",
         ReasonCode::RetainNotSupported => "mqtt.retain_available",
-        ReasonCode::QosNotSupported => "the server takes all of them; this comes from elsewhere",
+        ReasonCode::QosNotSupported => "mqtt.qos_max",
         ReasonCode::UseAnotherServer => {
             "an operator sent it there (courser client redirect), or mqtt.redirect_to sends all, for now"
         }
@@ -88,11 +88,11 @@ const fn hint(code: ReasonCode) -> &'static str {
             "too many logins from this address have failed, or too many connections came at once: look for wrong passwords, and try again with a pause that grows"
         }
         ReasonCode::MaximumConnectTime => "the time of the connection is over",
-        ReasonCode::SharedSubscriptionsNotSupported
-        | ReasonCode::SubscriptionIdentifiersNotSupported
-        | ReasonCode::WildcardSubscriptionsNotSupported => {
-            "the server has them; this comes from elsewhere"
+        ReasonCode::SharedSubscriptionsNotSupported => "mqtt.shared_subscriptions_available",
+        ReasonCode::SubscriptionIdentifiersNotSupported => {
+            "mqtt.subscription_identifiers_available"
         }
+        ReasonCode::WildcardSubscriptionsNotSupported => "mqtt.wildcard_subscriptions_available",
     }
 }
 

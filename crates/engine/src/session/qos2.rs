@@ -44,6 +44,11 @@ impl Session {
         held.map_or(Hold::None, |&hash| Hold::Committed(hash))
     }
 
+    /// Whether the end of a hold is proposed.
+    fn lets_go(&self, packet_id: u16) -> bool {
+        self.lead.proposed_holds.get(&packet_id) == Some(&None)
+    }
+
     /// Whether so many packet ids are held. Those that are being let go are told apart only where it matters: they are looked
     /// through one by one.
     fn holds_at_least(&self, count: usize) -> bool {
@@ -77,16 +82,26 @@ impl Partition {
             // The same id for another message: a client that lost its state.
             Hold::Proposed(_) | Hold::Committed(_) | Hold::None => {}
         }
-        if publish.destinations.is_empty() {
-            return fx.send_front(front, received(publish.packet_id, Settled::Ok, false));
-        }
-        let Some(plan) = self.admit_qos2(uid, publish, fx) else {
-            let refused = Settled::Refused(Refusal::QuotaExceeded);
-            fx.dropped(Dropped::Quota, 1);
-            return fx.send_front(front, received(publish.packet_id, refused, true));
+        let plan = match publish.destinations.is_empty() {
+            true => Err((Settled::Ok, false)),
+            false => self.admit_qos2(uid, publish, fx).ok_or_else(|| {
+                fx.dropped(Dropped::Quota, 1);
+                (Settled::Refused(Refusal::QuotaExceeded), true)
+            }),
         };
-        self.propose_hold(uid, publish);
-        self.spread_held((uid, front), publish, &plan, fx);
+        match plan {
+            Ok(plan) => {
+                self.propose_hold(uid, publish);
+                self.spread_held((uid, front), publish, &plan, fx);
+            }
+            Err((result, matched)) => {
+                // Nothing takes the place of a stale hold. It goes: what comes next with its packet id is no repeat.
+                if hold != Hold::None {
+                    self.end_hold((uid, front), publish.packet_id);
+                }
+                fx.send_front(front, received(publish.packet_id, result, matched));
+            }
+        }
     }
 
     /// A publish that is stored came again: PUBREC, once what that waits for is there.
@@ -234,12 +249,23 @@ impl Partition {
         let Some((session, front)) = self.session_of(uid, epoch) else {
             return;
         };
-        let existed = session.hold(packet_id) != Hold::None;
-        if !existed {
-            let message = ToFront::Released { packet_id, existed };
+        if session.lets_go(packet_id) {
+            // Its answer comes with the commit, as for who asked first.
+            return;
+        }
+        if session.hold(packet_id) == Hold::None {
+            let message = ToFront::Released {
+                packet_id,
+                existed: false,
+            };
             return fx.send_front(front, message);
         }
-        // Before its PUBREC only where the front has refused a repeat; then nobody was told that it is stored.
+        self.end_hold((uid, front), packet_id);
+    }
+
+    /// A hold goes, and its front hears of it after the commit. Before its PUBREC only where a publish with its packet id was refused
+    /// or had nowhere to go; then nobody was told that it is stored.
+    fn end_hold(&mut self, (uid, front): (SessionUid, FrontId), packet_id: u16) {
         self.drop_holding(uid, packet_id);
         self.write_release(uid, packet_id);
         self.lead.after(After::Released {

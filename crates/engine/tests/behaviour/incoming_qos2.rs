@@ -2,7 +2,7 @@
 
 use courser_contract::{DetachCause, QoS, Settled};
 
-use crate::people::{clean, durable, publish_qos2, release};
+use crate::people::{clean, durable, publish_qos2, release, send_release};
 use crate::world::{Commits, DURABLE, Options, World, to};
 
 #[test]
@@ -162,4 +162,51 @@ fn a_volatile_session_holds_what_it_sent_and_waits_for_durable_targets_m28() {
     publish_qos2(&mut world, a, 5, "t", "2", 12);
     world.settle();
     assert_eq!(world.got(own), ["2"], "the second knows who leads");
+}
+
+/// A client that lost its state has nobody to send to: what it held before is no more, so the first message comes again as a new one. It was
+/// taken for a repeat: acknowledged, and lost.
+#[test]
+fn m28_a_hold_of_a_client_that_lost_its_state_ends_where_nobody_subscribes() {
+    // v5 [MQTT-4.3.3-12]
+    let mut world = World::new();
+    let a = durable(&mut world, "a");
+    let own = durable(&mut world, "own");
+    world.subscribe(own, to("t", QoS::ExactlyOnce));
+    publish_qos2(&mut world, a, 5, "t", "ON", 11);
+    world.settle();
+    assert_eq!(world.got(own), ["ON"]);
+    publish_qos2(&mut world, a, 5, "nobody", "booted", 12);
+    world.settle();
+    assert_eq!(
+        world.clients[a].pubrec.last(),
+        Some(&(5, Settled::Ok, false))
+    );
+    world.restart(DURABLE);
+    world.settle();
+    world.attach(a, Options::durable());
+    world.attach(own, Options::durable());
+    publish_qos2(&mut world, a, 5, "t", "ON", 11);
+    world.settle();
+    assert_eq!(world.got(own), ["ON"], "a new message");
+    release(&mut world, a, 5);
+    assert_eq!(world.clients[a].pubcomp.last(), Some(&(5, true)));
+}
+
+/// The end of a hold is answered once, with its commit: PUBCOMP before it would let a restart bring the hold back.
+#[test]
+fn m28_a_release_of_what_ends_already_waits_for_that_commit() {
+    let mut world = World::new();
+    let a = durable(&mut world, "a");
+    let own = durable(&mut world, "own");
+    world.subscribe(own, to("t", QoS::ExactlyOnce));
+    publish_qos2(&mut world, a, 5, "t", "ON", 11);
+    world.settle();
+    world.commits = Commits::Held;
+    publish_qos2(&mut world, a, 5, "nobody", "booted", 12);
+    send_release(&mut world, a, 5);
+    assert!(world.clients[a].pubcomp.is_empty(), "nothing is committed");
+    world.commits = Commits::AtOnce;
+    world.settle();
+    assert_eq!(world.clients[a].pubcomp, [(5, true)]);
 }

@@ -7,7 +7,7 @@ use courser_contract::{
 };
 
 use super::close::Fault;
-use super::publish::{Incoming, REFUSED_MS, SETTLE_MS, reason_for};
+use super::publish::{Incoming, SETTLE_MS, reason_for};
 use super::tickets::{Answer, Hold, Tickets, Way};
 use super::{Flow, Front};
 use crate::codec::{PacketType, ProtocolVersion, ReasonCode};
@@ -96,12 +96,7 @@ impl Front {
             None
         };
         if let Some(refusal) = refusal {
-            if incoming.duplicate && self.peer.version == ProtocolVersion::V5 {
-                // Perhaps stored on an earlier connection, when it could be: a PUBREC that refuses ends the exchange (M28).
-                self.end_hold(incoming.packet_id, fx);
-            }
-            let answer = self.answer_refused_here(now, refusal, incoming, fx);
-            return self.hold_and_queue(now, incoming, Way::Direct, answer);
+            return self.refuse_for_home(now, incoming, refusal, fx);
         }
         let destinations = fx.destinations(publish.topic, publish.retain);
         if destinations.is_empty() && !incoming.duplicate {
@@ -110,8 +105,7 @@ impl Front {
         }
         // A repeat may be held already, and takes no memory then: the home knows.
         if !incoming.duplicate && fx.refuses(&destinations) {
-            let answer = self.answer_refused(now, Refusal::QuotaExceeded, REFUSED_MS);
-            return self.hold_and_queue(now, incoming, Way::Direct, answer);
+            return self.refuse_for_home(now, incoming, Refusal::QuotaExceeded, fx);
         }
         let author = publish.retain.then(|| fx.author()).flatten();
         let record = RecordView {
@@ -139,6 +133,23 @@ impl Front {
             },
         );
         self.hold_and_queue(now, incoming, Way::Home, Answer::Waits);
+    }
+
+    /// Refused here, and the home has to know: perhaps it was stored on an earlier connection, when it could be, or a client that lost its
+    /// state uses the packet id anew. A PUBREC that refuses ends the exchange in both cases, and the next publish with that packet id is a
+    /// new message (M28): v5 [MQTT-4.3.3-9]. 3.1.1 has no such PUBREC: the hold stays for the client's repeat.
+    fn refuse_for_home(
+        &mut self,
+        now: Now,
+        incoming: &Incoming<'_>,
+        refusal: Refusal,
+        fx: &mut impl FrontEffects,
+    ) {
+        if self.peer.version == ProtocolVersion::V5 {
+            self.end_hold(incoming.packet_id, fx);
+        }
+        let answer = self.answer_refused_here(now, refusal, incoming, fx);
+        self.hold_and_queue(now, incoming, Way::Direct, answer);
     }
 
     fn hold_and_queue(&mut self, now: Now, incoming: &Incoming<'_>, way: Way, answer: Answer) {
@@ -230,16 +241,14 @@ impl Front {
         let releasing = holds.and_then(|holds| {
             let hold = holds.get(packet_id)?;
             let is_releasing = matches!(hold, Hold::Releasing | Hold::ReleasingEarlier);
-            is_releasing.then(|| holds.remove(packet_id))
+            is_releasing.then(|| holds.remove(packet_id)).flatten()
         });
-        if releasing.is_none() {
+        let reason = match (releasing, existed) {
             // It was refused, and nobody waits for a PUBCOMP; the packet id may be that of another exchange already.
-            return;
-        }
-        let reason = if existed {
-            ReasonCode::Success
-        } else {
-            ReasonCode::PacketIdentifierNotFound
+            (None, _) => return,
+            (Some(Hold::ReleasingEarlier), false) => ReasonCode::PacketIdentifierNotFound,
+            // This connection has seen its PUBREC, also where nothing was held because nobody subscribed.
+            (Some(_), _) => ReasonCode::Success,
         };
         self.send_ack(PacketType::Pubcomp, packet_id, reason);
     }

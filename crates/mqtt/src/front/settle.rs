@@ -126,9 +126,7 @@ impl Front {
                 _ if reason.is_error() => {
                     inbound.holds.remove(entry.packet_id);
                 }
-                (ReasonCode::NoMatchingSubscribers, _) | (_, Way::Direct) => {
-                    inbound.holds.set(entry.packet_id, Hold::Here);
-                }
+                (_, Way::Direct) => inbound.holds.set(entry.packet_id, Hold::Here),
                 (_, Way::Home) => inbound.holds.set(entry.packet_id, Hold::AtHome),
             }
         }

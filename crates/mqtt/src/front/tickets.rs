@@ -110,11 +110,12 @@ impl Tickets {
 pub(super) enum Hold {
     /// PUBREC has not left.
     Waits,
-    /// PUBREC has left; the front alone knows of it (M29, or nobody subscribed).
+    /// PUBREC has left; the front alone knows of it (M29).
     Here,
-    /// PUBREC has left; the home holds it.
+    /// PUBREC has left; the home holds it. Where nobody subscribed it does not, but perhaps an earlier message: its client lost its state
+    /// and has begun anew with the packet id, and PUBREL ends that exchange too.
     AtHome,
-    /// PUBREL has come, the home removes it.
+    /// PUBREL has come, the home removes what it holds.
     Releasing,
     /// The same of an exchange that began on an earlier connection: our Receive Maximum began anew with this one, v5 section 4.9.
     ReleasingEarlier,
