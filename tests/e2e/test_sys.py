@@ -155,9 +155,10 @@ def test_values_are_what_was_done(brokers, monkeypatch):
         "publish/bytes/sent": 6 * 10,
         # At QoS 0 for who is away; what nobody has subscribed to is no loss.
         "publish/messages/dropped": 1,
-        "subscriptions/count": 4,
+        # Shared ones are in the other count, as Mosquitto has it.
+        "subscriptions/count": 3,
         "shared_subscriptions/count": 1,
-        "retained messages/count": 2,
+        "retained messages/count": own + 2,
         "messages/stored": own + 4 + 2,
         "store/messages/count": own + 4 + 2,
         "clients/total": 3,

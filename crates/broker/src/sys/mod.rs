@@ -82,28 +82,34 @@ impl Values {
         self.load.update(&sums.counters, elapsed_ms);
         self.clients_max = self.clients_max.max(sums.held.sessions);
         self.heap_max = self.heap_max.max(heap_bytes);
-        let mut changed = Vec::new();
-        let mut offer = |topic: &'static str, value: String| {
-            if self.published.get(topic) != Some(&value) {
-                self.published.insert(topic, value.clone());
-                changed.push((topic, value));
-            }
-        };
-        offer(
-            "$SYS/broker/version",
-            format!("courser version {}", env!("CARGO_PKG_VERSION")),
+        let version = format!("courser version {}", env!("CARGO_PKG_VERSION"));
+        let mut values = vec![
+            ("$SYS/broker/version", version),
+            ("$SYS/broker/uptime", format!("{uptime_seconds} seconds")),
+        ];
+        let numbers = [
+            ("$SYS/broker/clients/maximum", self.clients_max),
+            ("$SYS/broker/heap/current", heap_bytes),
+            ("$SYS/broker/heap/maximum", self.heap_max),
+        ];
+        let numbers = numbers.into_iter().chain(clients(sums));
+        let numbers = numbers.chain(messages(sums));
+        values.extend(numbers.map(|(topic, value)| (topic, value.to_string())));
+        let loads = self.load.values();
+        values.extend(loads.map(|(topic, value)| (topic, format!("{value:.2}"))));
+        values.retain_mut(|(topic, value)| {
+            let found = self.changed(topic, std::mem::take(value));
+            found.map(|found| *value = found).is_some()
+        });
+        // As in Mosquitto they are retained messages themselves, this one too; `messages/stored` has them as well.
+        let topic = "$SYS/broker/retained messages/count";
+        let others = self.published.len() - usize::from(self.published.contains_key(topic));
+        let retained = sums.held.retained_messages + others as u64 + 1;
+        values.extend(
+            self.changed(topic, retained.to_string())
+                .map(|it| (topic, it)),
         );
-        offer("$SYS/broker/uptime", format!("{uptime_seconds} seconds"));
-        offer("$SYS/broker/clients/maximum", self.clients_max.to_string());
-        offer("$SYS/broker/heap/current", heap_bytes.to_string());
-        offer("$SYS/broker/heap/maximum", self.heap_max.to_string());
-        for (topic, value) in clients(sums).into_iter().chain(messages(sums)) {
-            offer(topic, value.to_string());
-        }
-        for (topic, value) in self.load.values() {
-            offer(topic, format!("{value:.2}"));
-        }
-        changed
+        values
     }
 }
 
@@ -123,7 +129,7 @@ fn clients(sums: &ShardReport) -> [(&'static str, u64); 6] {
     ]
 }
 
-fn messages(sums: &ShardReport) -> [(&'static str, u64); 15] {
+fn messages(sums: &ShardReport) -> [(&'static str, u64); 14] {
     let ShardReport { counters, held, .. } = sums;
     [
         ("$SYS/broker/messages/received", counters.packets_received()),
@@ -131,14 +137,14 @@ fn messages(sums: &ShardReport) -> [(&'static str, u64); 15] {
         ("$SYS/broker/messages/stored", held.records),
         ("$SYS/broker/store/messages/count", held.records),
         ("$SYS/broker/store/messages/bytes", held.record_bytes),
-        ("$SYS/broker/subscriptions/count", held.subscriptions),
+        // Shared ones have a count of their own, in Mosquitto and here.
+        (
+            "$SYS/broker/subscriptions/count",
+            held.subscriptions.saturating_sub(held.shared_subscriptions),
+        ),
         (
             "$SYS/broker/shared_subscriptions/count",
             held.shared_subscriptions,
-        ),
-        (
-            "$SYS/broker/retained messages/count",
-            held.retained_messages,
         ),
         (
             "$SYS/broker/publish/messages/received",

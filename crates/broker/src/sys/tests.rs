@@ -42,6 +42,24 @@ fn all_of_mosquittos_topics_are_published_and_no_others() {
     assert_eq!(topics, expected);
 }
 
+/// Beside Mosquitto 2.0.11 a shared subscription was in both counts, and the values themselves were missing in the one of retained messages.
+#[test]
+fn subscriptions_and_retained_messages_are_counted_as_mosquitto_does() {
+    let mut report = report(0);
+    report.held.subscriptions = 5;
+    report.held.shared_subscriptions = 3;
+    report.held.retained_messages = 2;
+    let values = Values::default().update(&report, 0, 0, 10_000);
+    let value = |name: &str| {
+        let found = values.iter().find(|(topic, _)| topic.ends_with(name));
+        found.map_or("none", |(_, value)| value)
+    };
+    assert_eq!(value("broker/subscriptions/count"), "2");
+    assert_eq!(value("shared_subscriptions/count"), "3");
+    let all = (2 + values.len()).to_string();
+    assert_eq!(value("retained messages/count"), all);
+}
+
 #[test]
 fn a_value_that_has_not_changed_is_not_published_again() {
     let mut values = Values::default();
