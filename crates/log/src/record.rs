@@ -81,7 +81,8 @@ impl Default for HardState {
 pub(crate) struct SegmentEnd {
     /// Its last batch.
     pub(crate) batch: BatchNumber,
-    /// Checksum of that one's header, by which it is told from another one that had its number before. None: it is lost, or a former version wrote this.
+    /// Checksum of its header, by which it is told from another one that had its number before; where nothing is left of it, that of the last one before
+    /// of which something is. None: there is none, or a former version wrote this.
     pub(crate) crc: Option<u32>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use courser_contract::{LogIndex, PartitionId, Term};
 use zerocopy::FromBytes;
 
@@ -129,10 +129,13 @@ impl<F: DiskFile> Window<F> {
         let len = usize::try_from(len).expect("a read is no longer than a segment");
         // The last chunk's memory serves again unless entries still share it.
         let mut buffer = match std::mem::take(&mut self.chunk).try_into_mut() {
-            Ok(buffer) => buffer,
-            Err(_) => bytes::BytesMut::new(),
+            Ok(mut buffer) => {
+                buffer.resize(len, 0);
+                buffer
+            }
+            // Of new memory nearly all is zero already.
+            Err(_) => BytesMut::zeroed(len),
         };
-        buffer.resize(len, 0);
         let (known, rest) = buffer.split_at_mut(tail.len());
         known.copy_from_slice(tail);
         self.file.read_at(rest, offset + known.len() as u64)?;

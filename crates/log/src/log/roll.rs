@@ -304,7 +304,7 @@ impl<D: Disk> Log<D> {
         drop(again);
         let in_place = is_all && self.fits(&own);
         let written = match in_place {
-            true => self.put(&mut own, 0).map(drop),
+            true => self.put(&mut own, FLAG_HEAD).map(drop),
             false => Ok(()),
         };
         self.own = Some(own);

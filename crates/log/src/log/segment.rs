@@ -96,12 +96,13 @@ impl Segment {
         }
     }
 
-    /// The batch with which it ended. One that is lost is named for ever, or the next start would find nothing missing.
+    /// The batch with which it ended. One that is lost is named for ever, or the next start would find nothing missing; and with it the last one of
+    /// which something is left, or a later start would give that up.
     pub(crate) fn end(&self, forgets_lost: bool) -> SegmentEnd {
         let is_known = forgets_lost || self.last >= self.lost;
         SegmentEnd {
             batch: if is_known { self.last } else { self.lost },
-            crc: (is_known && self.last.0 > 0).then_some(self.last_crc),
+            crc: (self.last.0 > 0).then_some(self.last_crc),
         }
     }
 

@@ -83,7 +83,7 @@ impl Bad {
 
 /// By number. A start gives the numbers again that it has cut: what an earlier start wrote under them or under higher ones is
 /// void.
-fn without_void(mut found: Vec<Candidate>) -> Vec<Candidate> {
+pub(super) fn without_void(mut found: Vec<Candidate>) -> Vec<Candidate> {
     let start = |candidate: &Candidate| candidate.header.start.get();
     found.sort_by_key(|candidate| (candidate.number(), std::cmp::Reverse(start(candidate))));
     let (mut newest, mut before) = (0, None);
@@ -151,11 +151,16 @@ impl<F: DiskFile> Chain<F> {
             Some(_) if next.header.start.get() <= header.start.get() || next.is_behind_lost() => {
                 false
             }
-            // Segments between may have been used again. Then it was the last one of this, and later heads name it.
-            Some(_) => {
-                let said = self.sealed_at(next.place, bad.place.segment);
-                said.and_then(|end| end.crc) != Some(header.crc.get())
-            }
+            // Segments between may have been used again. Then it was the last one of this, and later heads name it; or those behind it are lost, too.
+            Some(_) => match self.sealed_at(next.place.segment, bad.place.segment) {
+                Some(end) if end.crc == Some(header.crc.get()) => false,
+                Some(end) if end.batch.0 > header.number.get() => {
+                    // No start can have cut it that has not written to its segment.
+                    let found = self.files.get(&bad.place.segment);
+                    found.and_then(|found| found.writer) != Some(header.start.get())
+                }
+                Some(_) | None => true,
+            },
         }
     }
 
@@ -286,13 +291,15 @@ impl<F: DiskFile> Chain<F> {
             // Nothing before it: segments are removed from the beginning, or were never used. Of one that was the head would say more.
             None => {
                 self.config.has(Planted::ForgetLost)
-                    || self.sealed_at(next.place, bad.place.segment).is_none()
+                    || self
+                        .sealed_at(next.place.segment, bad.place.segment)
+                        .is_none()
             }
             Some(last) if last.number.next() == next.number() => true,
             // Segments between were used again. Then this head says with which batch the last one before ended.
             Some(last) => {
                 let adjacent = bad.place.segment.next() == next.place.segment;
-                match self.sealed_at(next.place, bad.place.segment) {
+                match self.sealed_at(next.place.segment, bad.place.segment) {
                     Some(end) => end.batch == last.number,
                     None => !adjacent,
                 }

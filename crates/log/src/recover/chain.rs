@@ -17,6 +17,7 @@ use crate::{
     error::OpenError,
     format::{BLOCK_BYTES, BatchHeader},
     ids::{BatchNumber, Place, SegmentNumber, StartId},
+    record::SegmentEnd,
     scan::{BatchSeen, Check, Frames, RawBatch, batch_at},
 };
 
@@ -78,6 +79,7 @@ pub(super) fn scan<F: DiskFile>(
             .max()
             .unwrap_or_default(),
         unproven: VecDeque::new(),
+        ends: None,
     };
     chain.picture.counts_void = chain.config.has(Planted::CountVoid);
     let place = Place {
@@ -121,6 +123,8 @@ pub(super) struct Chain<F> {
     pub(super) held: Option<(Place, RawBatch)>,
     pub(super) proven: BatchNumber,
     pub(super) unproven: VecDeque<Unproven>,
+    /// What the newest heads say of the ends of segments, once that was asked for.
+    pub(super) ends: Option<BTreeMap<SegmentNumber, SegmentEnd>>,
 }
 
 impl<F: DiskFile> Chain<F> {

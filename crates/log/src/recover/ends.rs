@@ -1,18 +1,31 @@
 //! Segments whose ends are not what later ones say, and files without their beginning.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
 use super::{
-    chain::Chain,
+    bad::{Candidate, without_void},
+    chain::{BLOCK, Chain},
     picture::Picture,
     report::{Damage, DamageKind, RecoveryReport},
     survey::Survey,
 };
 use crate::{
     disk::DiskFile,
-    format::Kind,
+    format::{BATCH_HEADER_BYTES, BatchHeader, Kind},
     ids::{BatchNumber, Place, SegmentNumber},
     record::SegmentEnd,
-    scan::{BatchSeen, Check, Frames, RawFrame, batch_at},
+    scan::{Check, Frames, RawFrame},
 };
+
+/// How far a segment is looked through for what it says of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    HeadEnds,
+    /// Also what a start has said behind the head: the next head says the same, but there is none yet.
+    SegmentEnds,
+}
 
 impl SegmentEnd {
     /// What a record says.
@@ -25,16 +38,101 @@ impl SegmentEnd {
 }
 
 impl<F: DiskFile> Chain<F> {
-    /// What the head at a place says about the last batch of an older segment.
-    pub(super) fn sealed_at(&mut self, head: Place, segment: SegmentNumber) -> Option<SegmentEnd> {
-        let window = &mut self.files.get_mut(&head.segment)?.window;
-        let BatchSeen::Whole(batch) = batch_at(window, head.offset) else {
-            return None;
+    /// What is said about the last batch of an older segment: by the head of `next`, with which the log goes on behind it, or else by the newest head that
+    /// names it. One that was written while the segment was called cleaned does not.
+    pub(super) fn sealed_at(
+        &mut self,
+        next: SegmentNumber,
+        segment: SegmentNumber,
+    ) -> Option<SegmentEnd> {
+        let mut said = None;
+        self.each_sealed(next, Until::HeadEnds, |number, end| {
+            said = said.or((number == segment).then_some(end));
+        });
+        if said.is_some_and(|end| end.crc.is_some()) {
+            return said;
+        }
+        if self.ends.is_none() {
+            self.ends = Some(self.newest_ends());
+        }
+        let newest = self.ends.as_ref().and_then(|ends| ends.get(&segment));
+        newest.copied().or(said)
+    }
+
+    /// What the newest heads say that name a segment. Cost: a look at the head of each segment, and at all headers of the last one.
+    fn newest_ends(&self) -> BTreeMap<SegmentNumber, SegmentEnd> {
+        let heads = self.files.keys().filter_map(|segment| {
+            let place = Place {
+                segment: *segment,
+                offset: BLOCK,
+            };
+            let header = self.header(place)?;
+            let is_its = header.is_head() && header.segment.get() == segment.0;
+            is_its.then_some(Candidate { place, header })
+        });
+        let heads = without_void(heads.collect());
+        let newest = heads.last().map(|head| head.place.segment);
+        let mut ends = BTreeMap::new();
+        for head in heads {
+            let segment = head.place.segment;
+            let until = match newest == Some(segment) {
+                true => Until::SegmentEnds,
+                false => Until::HeadEnds,
+            };
+            self.each_sealed(segment, until, |number, end| {
+                let known = ends.entry(number).or_insert(end);
+                // A former version leaves out the checksum.
+                if end.crc.is_some() || end.batch != known.batch {
+                    *known = end;
+                }
+            });
+        }
+        ends
+    }
+
+    /// Goes through what the head of a segment says of others.
+    fn each_sealed(
+        &self,
+        segment: SegmentNumber,
+        until: Until,
+        mut take: impl FnMut(SegmentNumber, SegmentEnd),
+    ) {
+        let mut place = Place {
+            segment,
+            offset: BLOCK,
         };
-        Frames::new(&batch.body, batch.header.tag.get(), Check::Lengths)
-            .flatten()
-            .find(|frame| frame.known() == Some(Kind::Sealed) && frame.term.0 == segment.0)
-            .map(|frame| SegmentEnd::of(&frame))
+        let mut before: Option<BatchHeader> = None;
+        while let Some(header) = self.header(place) {
+            let follows = before.is_none_or(|before| {
+                header.number.get() == before.number.get() + 1
+                    && header.start.get() >= before.start.get()
+            });
+            let is_head = header.is_head();
+            let ends = !is_head && until == Until::HeadEnds;
+            if header.segment.get() != segment.0 || !follows || ends {
+                break;
+            }
+            let body = is_head.then(|| self.body(place, &header)).flatten();
+            for frame in body
+                .iter()
+                .flat_map(|body| Frames::new(body, header.tag.get(), Check::Lengths).flatten())
+            {
+                if frame.known() == Some(Kind::Sealed) {
+                    take(SegmentNumber(frame.term.0), SegmentEnd::of(&frame));
+                }
+            }
+            place.offset += header.file_bytes();
+            before = Some(header);
+        }
+    }
+
+    /// That of a batch, if it is whole.
+    fn body(&self, place: Place, header: &BatchHeader) -> Option<Bytes> {
+        let file = self.files.get(&place.segment)?.window.file();
+        let mut body = vec![0; header.body_bytes.get() as usize];
+        let from = place.offset + BATCH_HEADER_BYTES as u64;
+        file.read_at(&mut body, from).ok()?;
+        (crc32c::crc32c(&body) == header.body_crc.get()).then(|| Bytes::from(body))
     }
 
     /// With which batch a segment ended of which those from `first` on are lost, as the head says with which the log goes on; none where that goes on behind
@@ -51,7 +149,9 @@ impl<F: DiskFile> Chain<F> {
                 .range(segment.next()..head.segment)
                 .next()
                 .is_none();
-        let end = is_next.then(|| self.sealed_at(head, segment)).flatten()?;
+        let end = is_next
+            .then(|| self.sealed_at(head.segment, segment))
+            .flatten()?;
         (end.batch >= first).then_some(end.batch)
     }
 }

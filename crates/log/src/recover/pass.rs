@@ -129,7 +129,7 @@ impl<F: DiskFile> Chain<F> {
     }
 
     /// An intact header, read alone. What cannot be read is for those who read it all.
-    fn header(&self, place: Place) -> Option<BatchHeader> {
+    pub(super) fn header(&self, place: Place) -> Option<BatchHeader> {
         let file = self.files.get(&place.segment)?.window.file();
         let mut bytes = [0; BATCH_HEADER_BYTES];
         file.read_at(&mut bytes, place.offset).ok()?;

@@ -41,6 +41,8 @@ pub(super) struct Found<F> {
     pub(super) window: Window<F>,
     /// Its header is intact.
     pub(super) has_header: bool,
+    /// The last start that has written to it, as its header says.
+    pub(super) writer: Option<u32>,
     /// Shorter than it was made: nothing that a loss of power does, since segments are filled before they get a header.
     pub(super) is_short: bool,
     /// What of it could not be read.
@@ -151,6 +153,7 @@ impl<F: crate::disk::DiskFile> Survey<F> {
                 Seen::Nothing
             }
         };
+        let mut writer = None;
         let (has_header, is_short) = match header {
             Seen::Header(header) => {
                 let found = NodeIdentity(header.node.get());
@@ -173,6 +176,7 @@ impl<F: crate::disk::DiskFile> Survey<F> {
                     }
                     return Ok(());
                 }
+                writer = Some(header.start.get());
                 (true, window.len() < header.segment_bytes.get())
             }
             Seen::Other(version) => {
@@ -186,6 +190,7 @@ impl<F: crate::disk::DiskFile> Survey<F> {
         let found = Found {
             window,
             has_header,
+            writer,
             is_short,
             unseen,
             summary: None,

@@ -2,8 +2,8 @@
 
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::{
-    BLOCK_BYTES, BatchPlace, DamageKind, LiveEntries, Log, Manifests, Push, ReadEntry, Recovered,
-    SegmentNumber,
+    BLOCK_BYTES, BatchPlace, DamageKind, LiveEntries, Log, Manifests, Push, ReadEntry, Record,
+    Recovered, SegmentNumber, testing::MemDisk,
 };
 
 use super::recorded::{FRAME, HEADER, Recorded, data};
@@ -11,6 +11,8 @@ use crate::support::{CheckpointFolder, SEGMENT, checkpoint_at, config, entry_of,
 
 /// Who writes on.
 const LATER: u16 = 3;
+/// Whose entries are needed all.
+const NEEDED: u16 = 4;
 
 /// A log whose first segment ends with entries of partitions 1 and 2 that are needed.
 struct Ended {
@@ -20,15 +22,40 @@ struct Ended {
     index: LogIndex,
 }
 
+/// Files are made ready, used again and removed.
+fn prepare(log: &mut Log<MemDisk>) {
+    while let Some(job) = log.prepare() {
+        log.prepared(job.run()).expect("synced");
+    }
+}
+
 impl Ended {
     /// Its last batch takes so many blocks, and is not synced.
     fn new(bytes: usize, blocks: u64) -> Self {
+        let ended = Self::before(bytes, blocks, SEGMENT);
+        let end = ended.end;
+        assert_eq!(end.place.offset + end.bytes, SEGMENT);
+        ended
+    }
+
+    /// Another batch lies behind that one: its place.
+    fn followed() -> (Self, BatchPlace) {
+        let block = BLOCK_BYTES as u64;
+        let mut ended = Self::before(600, 1, SEGMENT - block);
+        let last = ended.recorded.write_synced(&[LATER]);
+        assert_eq!(last.place.segment, ended.end.place.segment);
+        assert_eq!(last.place.offset + last.bytes, SEGMENT);
+        (ended, last)
+    }
+
+    /// The batch ends there, and takes so many blocks.
+    fn before(bytes: usize, blocks: u64, behind: u64) -> Self {
         let mut recorded = Recorded::new();
-        let begin = SEGMENT - blocks * BLOCK_BYTES as u64;
+        let begin = behind - blocks * BLOCK_BYTES as u64;
         let before = begin - BLOCK_BYTES as u64;
         while recorded.write_synced(&[1, 2]).place.offset < before {}
         let end = recorded.write_of(&[1, 2], bytes);
-        assert_eq!((end.place.offset, end.bytes), (begin, SEGMENT - begin));
+        assert_eq!((end.place.offset, end.bytes), (begin, behind - begin));
         Self {
             index: LogIndex(recorded.last[&1]),
             recorded,
@@ -45,13 +72,21 @@ impl Ended {
             let at = checkpoint_at(recorded.last[&LATER], 1);
             let log = &mut recorded.log;
             log.set_checkpoint(PartitionId(LATER), at, LiveEntries::NONE);
-            while let Some(job) = log.prepare() {
-                log.prepared(job.run()).expect("synced");
-            }
+            prepare(log);
         }
         let next = SegmentNumber(self.end.place.segment.0 + 1);
         let names = recorded.disk.names();
         assert!(!names.contains(&next.file_name()), "it was used again");
+    }
+
+    /// Says of its segment that all that is needed was moved; not synced.
+    fn call_cleaned(&mut self) {
+        let recorded = &mut self.recorded;
+        recorded.batch.clear();
+        let segment = self.end.place.segment;
+        let record = Record::Cleaned { segment };
+        assert_eq!(recorded.batch.push(&record), Push::Taken);
+        recorded.log.write(&mut recorded.batch).expect("written");
     }
 
     /// Those of checkpoints of all.
@@ -127,6 +162,76 @@ fn i1_what_is_left_of_the_last_batch_of_a_segment_stays_when_those_behind_it_are
             log.one_is_left(counter);
             log.write_on();
         }
+    }
+}
+
+/// Of the batch behind it nothing is left. Heads of the start that found this named that one without saying which batch is the last of which something
+/// is left; and those of a newer start that had found both whole name another one.
+#[test]
+fn i1_what_is_left_of_the_last_but_one_stays_when_those_behind_it_are_gone() {
+    for first in [2, 3] {
+        let (mut log, last) = Ended::followed();
+        log.write_on();
+        if first == 3 {
+            assert_eq!(log.start(2).report.damages, []);
+            log.write_on();
+        }
+        log.recorded.rot(log.end, HEADER + FRAME + 10);
+        log.recorded.rot(last, 20);
+        for counter in first..first + 3 {
+            let found = log.start(counter);
+            let damages = found.report.damages.iter();
+            let damages: Vec<_> = damages.map(|it| (it.place, it.first, it.last)).collect();
+            let lost = (log.end.place, log.end.number, last.number);
+            assert_eq!(damages, [lost], "{first}: {}", found.report);
+            let left = log.read(2).map(|it| it.data.to_vec());
+            let whole = data(2, log.index.0, 600);
+            assert_eq!(left, Some(whole), "{first}: {}", found.report);
+            log.write_on();
+        }
+    }
+}
+
+/// The next head was written while the segment was called cleaned, and does not name it. Since a start that found damage it counts again, and newer heads
+/// do.
+#[test]
+fn m44_what_ended_a_segment_that_counts_again_is_asked_of_a_head_that_names_it() {
+    for (is_left, has_head) in [(true, true), (true, false), (false, true)] {
+        let mut log = Ended::new(600, 1);
+        log.recorded.log.sync().expect("synced");
+        log.write_on();
+        assert_eq!(log.start(2).report.damages, []);
+        log.write_on();
+        let damaged = log.recorded.write_synced(&[LATER]);
+        log.recorded.write_synced(&[LATER]);
+        log.call_cleaned();
+        // The next head does not name it, and something of that segment is needed.
+        while log.recorded.write(&[LATER]).place.segment == damaged.place.segment {}
+        log.recorded.write(&[NEEDED]);
+        log.recorded.rot(damaged, 20);
+        let found = log.start(3);
+        assert_eq!(found.report.damages.len(), 1, "{}", found.report);
+        // Until there is such a head the start itself has said it.
+        if has_head {
+            log.write_on();
+            log.write_on();
+        } else {
+            prepare(&mut log.recorded.log);
+        }
+        let byte = if is_left { HEADER + FRAME + 10 } else { 20 };
+        log.recorded.rot(log.end, byte);
+        if is_left {
+            for counter in 4..7 {
+                log.one_is_left(counter);
+                log.write_on();
+            }
+            continue;
+        }
+        let found = log.start(4);
+        let damages = found.report.damages.iter();
+        let damages: Vec<_> = damages.map(|it| (it.place, it.first, it.last)).collect();
+        let (place, number) = (log.end.place, log.end.number);
+        assert_eq!(damages, [(place, number, number)], "{}", found.report);
     }
 }
 
