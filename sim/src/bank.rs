@@ -144,7 +144,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::ApplyBeforeCommit => (Layer::Consensus, Worlds::Plain, 1, &["M9/M42:"]),
         Bug::SettleBeforeCommit => (Layer::Shell, Worlds::Plain, 3, &["I1:"]),
         Bug::AttachBeforeDetach => (Layer::Engine, Worlds::Plain, 1, &["I8:"]),
-        Bug::ConfirmIndexEarly => (Layer::Shell, Worlds::Plain, 397, &["I1:", "M33:"]),
+        Bug::ConfirmIndexEarly => (Layer::Shell, Worlds::Plain, 190, &["I1:", "M33:"]),
         Bug::ReorderLink => (Layer::Shell, Worlds::Plain, 3, &["I3:", "M10:"]),
         Bug::LoseBatch => (Layer::Shell, Worlds::Plain, 2, &["I1:", "I13:"]),
         Bug::DamagePayload => (Layer::Shell, Worlds::Plain, 2, &["I5:"]),
@@ -190,7 +190,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::ForgetInbox => (Layer::Engine, Worlds::Disk, 2, &["M9/M42:", "I4:"]),
         Bug::FreeLiveSegments => (Layer::Log, Worlds::Disk, 2, &["I1:", "I7:"]),
         Bug::TrustTheCache => (Layer::Log, Worlds::Disk, 47, &["I1:", "I6:", "I7:"]),
-        Bug::ForgetLeavers => (Layer::Engine, Worlds::Plain, 147, &["I13:", "M30:", "M35:"]),
+        Bug::ForgetLeavers => (Layer::Engine, Worlds::Plain, 93, &["I13:", "M30:", "M35:"]),
         Bug::FreeIdsEarly => (
             Layer::Front,
             Worlds::TwoGroups,

@@ -118,7 +118,7 @@ fn every_seed_keeps_the_rules_on_a_disk_fourth_part() {
 /// of its next connection, and took the client id from it (M24).
 #[test]
 fn a_connect_that_comes_late_is_the_last_one() {
-    let outcome = run_plan(Worlds::Disk.plan(437));
+    let outcome = run_plan(Worlds::Disk.plan(453));
     assert_eq!(outcome.violation, None);
     let late = outcome.trace.find("conn 2 closed by its front: Lost");
     let next = outcome.trace.find("conn 4 closed by its front: TakenOver");

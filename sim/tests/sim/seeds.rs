@@ -145,9 +145,9 @@ fn what_was_offered_to_an_earlier_leader_is_not_taken() {
 /// repeat of an exchange is new to it, each time.
 #[test]
 fn a_client_may_forget_an_exchange_more_than_once() {
-    let outcome = run_plan(Worlds::TwoGroups.plan(24));
+    let outcome = run_plan(Worlds::TwoGroups.plan(89));
     assert_eq!(outcome.violation, None);
-    let came = outcome.trace.matches("c1 gets message 561 on g/0 as");
+    let came = outcome.trace.matches("c1 gets message 179 on g/0 as");
     assert_eq!(came.count(), 3, "once, and again behind each refusal");
     assert!(outcome.excused(Excuse::ExchangeForgotten) > 0);
 }
@@ -156,7 +156,7 @@ fn a_client_may_forget_an_exchange_more_than_once() {
 /// the group and the leader that had asked for it was lost. With Receive Maximum 1 the client got nothing above QoS 0.
 #[test]
 fn a_place_is_free_again_when_the_group_has_forgotten_who_left() {
-    let outcome = run_plan(Worlds::TwoGroups.plan(1_660));
+    let outcome = run_plan(Worlds::TwoGroups.plan(1));
     assert_eq!(outcome.violation, None);
     assert!(outcome.trace.contains("Void"), "its front hears of it");
 }
@@ -193,7 +193,7 @@ fn with_many_deposals(plan: Plan) -> Plan {
 /// was never answered, behind what it has published since.
 #[test]
 fn a_message_that_its_publisher_has_forgotten_may_come_late() {
-    for seed in [190, 282] {
+    for seed in [282, 511] {
         let outcome = run_plan(with_many_deposals(Plan::new(seed)));
         assert_eq!(outcome.violation, None, "seed {seed}");
         assert!(outcome.excused(Excuse::Forgotten) > 0, "seed {seed}");
@@ -226,7 +226,7 @@ fn a_subscription_gets_what_was_on_its_way_to_its_keeper() {
 /// ones. Who had had those live found it when it subscribed again.
 #[test]
 fn a_retained_message_may_outlive_its_session() {
-    for seed in [1_082, 1_369] {
+    for seed in [2_318, 2_748] {
         let outcome = run_plan(with_many_deposals(Worlds::Tight.plan(seed)));
         assert_eq!(outcome.violation, None, "seed {seed}");
         let outlived = outcome.excused(Excuse::OutlivesSession);
