@@ -90,9 +90,9 @@ pub struct Log<D: Disk> {
     left_free: u64,
     /// The disk had no room for a segment, whatever it says is free, and has given none since.
     gives_none: bool,
-    /// Damaged segments for which others count again, while no head says so and there was no room for one: nothing else is written before, and they
-    /// stay.
-    evidence: BTreeSet<SegmentNumber>,
+    /// There has to be a head before anything else is written, and there was no room for one: damaged segments for which others count again, while none
+    /// says so. They stay.
+    evidence: Option<BTreeSet<SegmentNumber>>,
     /// For the first batches of segments and for witnesses.
     own: Option<Batch>,
     batches_made: u32,
@@ -245,13 +245,15 @@ impl<D: Disk> Log<D> {
         if self.last.is_witness {
             return Ok(false);
         }
+        let own = self.take_own();
+        let has_room = self.fits(&own);
+        // It writes the next segment's head, too: another one would have its tags.
+        self.own = Some(own);
+        if !has_room {
+            self.roll()?;
+        }
         let mut own = self.take_own();
-        let written = if self.fits(&own) {
-            self.put(&mut own, FLAG_WITNESS)
-        } else {
-            // The next segment's head says the same.
-            self.roll().and_then(|()| self.put(&mut own, FLAG_WITNESS))
-        };
+        let written = self.put(&mut own, FLAG_WITNESS);
         self.own = Some(own);
         written?;
         self.counts.witnesses += 1;
@@ -367,7 +369,7 @@ impl<D: Disk> Log<D> {
     /// others are of another size.
     fn fits(&self, batch: &Batch) -> bool {
         let is_older = self.active.bytes != self.config.segment_bytes() && !self.ready.is_empty();
-        self.evidence.is_empty()
+        self.evidence.is_none()
             && !is_older
             && self.active.offset + batch.bytes() as u64 <= self.active.bytes
     }

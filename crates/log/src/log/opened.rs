@@ -9,7 +9,7 @@ use crate::{
     config::{LogConfig, Planted},
     disk::{Disk, DiskFile},
     error::WriteError,
-    ids::{SegmentNumber, StartId},
+    ids::{BatchNumber, SegmentNumber, StartId},
     places::Places,
     prepare::{Unwanted, write_header},
 };
@@ -72,7 +72,7 @@ impl<D: Disk> Log<D> {
             },
             left_free: 0,
             gives_none: false,
-            evidence: BTreeSet::new(),
+            evidence: None,
             own: None,
             batches_made: 0,
             failed: false,
@@ -91,8 +91,10 @@ impl<D: Disk> Log<D> {
         header.bytes = self.active.bytes;
         let written = write_header(&self.active.file, header);
         self.or_fail("writing a segment's header", written)?;
-        if needs_head {
-            self.write_head()?;
+        if needs_head && !self.begins_or_rolls()? {
+            // What only a head that is torn says is in older segments, and no other batch may hide that it is.
+            self.active.head = BatchNumber(u64::MAX);
+            self.evidence = Some(BTreeSet::new());
         }
         let synced = self.active.file.sync();
         self.or_fail("syncing the log", synced)?;

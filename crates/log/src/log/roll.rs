@@ -10,7 +10,7 @@ use crate::{
     config::Planted,
     disk::Disk,
     error::{PrepareError, WriteError},
-    format::{BLOCK_BYTES, FLAG_HEAD},
+    format::{BATCH_HEADER_BYTES, BLOCK_BYTES, FLAG_HEAD, FRAME_ALIGN, FRAME_BYTES},
     ids::SegmentNumber,
     kept::KeptEntries,
     live::LiveEntries,
@@ -18,6 +18,12 @@ use crate::{
     prepare::{Made, Make, NewSegment, PrepareJob, Prepared, Remove, Unwanted, Use, write_header},
     record::{CheckpointAt, HardState},
 };
+
+/// A record of a head takes at most this much: a frame with eight bytes of data.
+const HEAD_RECORD_BYTES_MAX: u64 = (FRAME_BYTES + FRAME_ALIGN) as u64;
+
+/// What a full batch of a head has of no use: its header, records that the next one repeats, and room for less than another one.
+const HEAD_WASTE_BYTES_MAX: u64 = BATCH_HEADER_BYTES as u64 + 3 * HEAD_RECORD_BYTES_MAX;
 
 /// Files of one job: some milliseconds each, and the next segment waits behind them.
 const REMOVED_AT_ONCE: usize = 16;
@@ -158,7 +164,7 @@ impl<D: Disk> Log<D> {
         let header = write_header(&self.active.file, self.new_segment(self.active.segment));
         self.or_fail("writing a segment's header", header)?;
         self.write_head()?;
-        self.evidence.clear();
+        self.evidence = None;
         self.measure_space();
         Ok(())
     }
@@ -225,6 +231,26 @@ impl<D: Disk> Log<D> {
             start: self.start,
             syncs_folder: !self.config.has(Planted::SkipFolderSync),
         }
+    }
+
+    /// Writes a head where the log goes on: in this segment, or in the next one when this has no room for it. Gives whether there was room.
+    pub(crate) fn begins_or_rolls(&mut self) -> Result<bool, WriteError> {
+        let limit = self.config.batch_bytes_max() as u64;
+        let facts = self.partitions.values().map(|known| {
+            let facts = [
+                known.hard_state.is_some(),
+                known.checkpoint.is_some(),
+                !known.doubted,
+            ];
+            facts.iter().filter(|it| **it).count()
+        });
+        let records = self.sealed().count() + facts.sum::<usize>();
+        let batches = records as u64 * HEAD_RECORD_BYTES_MAX / (limit - HEAD_WASTE_BYTES_MAX) + 1;
+        let is_new = self.active.offset == BLOCK_BYTES as u64;
+        if is_new || self.active.offset + batches * limit <= self.active.bytes {
+            return self.write_head().map(|()| true);
+        }
+        self.rolled_if_room()
     }
 
     /// Writes what makes older segments unnecessary: term, vote, commit, checkpoint and last entry of every partition, and which batch is
@@ -310,7 +336,7 @@ impl<D: Disk> Log<D> {
         self.own = Some(own);
         written?;
         if !in_place {
-            self.evidence = damaged;
+            self.evidence = Some(damaged);
             if !self.rolled_if_room()? {
                 self.free_dead();
                 self.rolled_if_room()?;
@@ -379,11 +405,13 @@ impl<D: Disk> Log<D> {
         if is_early {
             return 0;
         }
+        let evidence = self.evidence.as_ref();
+        let is_evidence = |number| evidence.is_some_and(|evidence| evidence.contains(number));
         let dead: BTreeSet<SegmentNumber> = self
             .segments
             .range(..self.active.segment)
             .filter(|(number, segment)| !self.is_held(**number) && self.is_dead(segment))
-            .filter(|(number, _)| !self.evidence.contains(number))
+            .filter(|(number, _)| !is_evidence(number))
             .map(|(number, _)| *number)
             .collect();
         for number in &dead {

@@ -506,6 +506,7 @@ impl<F: DiskFile> Chain<F> {
             crc,
             partitions: partitions.unwrap_or(u64::MAX),
             is_witness: false,
+            is_full_head: false,
             start,
             word,
         });

@@ -37,6 +37,14 @@ pub(super) struct Scanned<F> {
     pub(super) unproven: VecDeque<Unproven>,
 }
 
+impl<F> Scanned<F> {
+    /// Whether the last segment begins with a head that is known to be whole. Of one of several batches the last ones may be torn.
+    pub(super) fn has_whole_head(&self) -> bool {
+        let begins = self.tail.is_some_and(|tail| tail.offset == BLOCK);
+        !begins && !self.last.is_some_and(|last| last.is_full_head)
+    }
+}
+
 /// What the next batch must follow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
@@ -45,6 +53,8 @@ pub(super) struct Link {
     pub(super) crc: Option<u32>,
     pub(super) partitions: u64,
     pub(super) is_witness: bool,
+    /// It is of a head, and there may have been a next one of the same.
+    pub(super) is_full_head: bool,
     pub(super) start: u32,
     pub(super) word: u64,
 }

@@ -40,6 +40,8 @@ pub(super) fn finish<D: Disk>(
 ) -> Result<(Log<D>, Recovered), OpenError> {
     unused_are_seen(&mut scanned.survey, &scanned.picture)?;
     scanned.survey.remove_unfinished(&disk)?;
+    let has_whole_head = scanned.has_whole_head();
+    let is_whole = scanned.picture.cleaned.is_empty() || !lacks_anything(&scanned, manifests);
     let mut report = scanned.take_report();
     let Scanned {
         mut survey,
@@ -51,7 +53,7 @@ pub(super) fn finish<D: Disk>(
     } = scanned;
     forget_damaged(&disk, &report);
     let unsummed = unsummed(&survey, &picture, &report.damages);
-    let counts_again = cleaned(&mut picture, &report);
+    let counts_again = cleaned(&mut picture, is_whole);
     picture.finish();
     if !config.has(Planted::TrustTheCache) {
         report.rewritten_bytes = rewrite(&survey.files, &unproven)?;
@@ -75,7 +77,7 @@ pub(super) fn finish<D: Disk>(
             active
         }
     };
-    let needs_head = active.offset == BLOCK;
+    let needs_head = active.offset == BLOCK || !has_whole_head;
     let damaged = report.damages.iter().map(|damage| damage.place.segment);
     let damaged = (counts_again && !needs_head).then(|| damaged.collect());
     let recovered = recovered(&mut picture, manifests, report);
@@ -174,10 +176,9 @@ fn forget_damaged<D: Disk>(disk: &D, report: &RecoveryReport) {
     }
 }
 
-/// Segments of which all that was needed stands elsewhere, if all of that is there: with any damage they are worth keeping, and count again. Gives
-/// whether there are such of which the log does not say so yet.
-fn cleaned(picture: &mut Picture, report: &RecoveryReport) -> bool {
-    let is_whole = report.damages.is_empty();
+/// Segments of which all that was needed stands elsewhere, if all of that is there: with any damage they are worth keeping, and count again. So they are
+/// where a manifest is lost: an older one may need what the last did not. Gives whether there are such of which the log does not say so yet.
+fn cleaned(picture: &mut Picture, is_whole: bool) -> bool {
     let mut is_news = false;
     for number in std::mem::take(&mut picture.cleaned) {
         let Some(segment) = picture.segments.get_mut(&number) else {

@@ -155,7 +155,8 @@ impl<D: Disk> Log<D> {
     /// and synced.
     ///
     /// Cost: one pass over what lies above the oldest checkpoint, about as fast as the disk reads; of older segments a look at their
-    /// summaries, or a pass over those that have none. When anything is missing or damaged, or the configuration says so, all is read.
+    /// summaries, or a pass over those that have none. When anything is missing or damaged, or the last segment's head is torn, or the configuration
+    /// says so, all is read.
     ///
     /// # Errors
     /// When a file is of another version or node, or cannot be read or written. Damage is no error: it is in the report and
@@ -182,7 +183,8 @@ impl<D: Disk> Log<D> {
     ) -> Result<(Self, Recovered), OpenError> {
         let survey = survey::Survey::new(&disk, &config)?;
         let mut scanned = chain::scan(survey, config, start, manifests, watch)?;
-        if scanned.report.passed_segments > 0 && finish::lacks_anything(&scanned, manifests) {
+        let is_whole = scanned.has_whole_head() && !finish::lacks_anything(&scanned, manifests);
+        if scanned.report.passed_segments > 0 && !is_whole {
             let mut all = config;
             all.reads_all = true;
             let survey = survey::Survey::new(&disk, &all)?;

@@ -5,7 +5,8 @@
 //! still what was written is looked at when somebody reads them, and by a scrub: what is damaged is never delivered either way (M44).
 //!
 //! Wherever a summary does not fit what stands around its segment, the segment is read. A start that finds anything wrong reads them all
-//! ([`super::Log::open`]), so what is said of damage never depends on summaries.
+//! ([`super::Log::open`]), so what is said of damage never depends on summaries. So does one that finds no whole head in the last segment: that
+//! says of each segment that was called cleaned whether it counts again, which summaries do not.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     batch::Run,
-    config::Planted,
+    config::{Planted, SEGMENT_BYTES_MIN, batch_bytes_max},
     disk::DiskFile,
     error::OpenError,
     format::{BATCH_HEADER_BYTES, BatchHeader, FLAG_WITNESS, Header, Seen},
@@ -28,6 +29,9 @@ use crate::{
     log::{LastBatch, Segment, replace},
     summary::Summary,
 };
+
+/// No batch that is full takes less of the file, whatever the setting was when it was written.
+const FULL_BYTES_MIN: u64 = batch_bytes_max(SEGMENT_BYTES_MIN) as u64;
 
 impl<F: DiskFile> Chain<F> {
     /// The place behind a segment that begins here and need not be read.
@@ -147,6 +151,7 @@ impl Link {
             crc: Some(header.crc.get()),
             partitions: header.partitions.get(),
             is_witness: header.flags.get() & FLAG_WITNESS != 0,
+            is_full_head: header.is_head() && header.file_bytes() >= FULL_BYTES_MIN,
             start: header.start.get(),
             word: header.word.get(),
         }

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::{
     BLOCK_BYTES, BatchPlace, CheckpointStore, Cleaner, Disk as _, LiveEntries, Log, Manifests,
-    Place, Pressure, Push, Question, Record, SegmentNumber, Step, testing::MemDisk,
+    PartitionDamage, Place, Pressure, Push, Question, Record, SegmentNumber, Step,
+    testing::MemDisk,
 };
 
 use super::world::Rows;
@@ -193,13 +194,30 @@ enum End {
     AtSegmentsEnd,
 }
 
+/// Whose entries are all needed.
+const OTHER: u16 = 3;
+
 impl Cleaned {
     fn new(end: End) -> Self {
+        Self::behind(end, 0)
+    }
+
+    /// So many segments lie behind the one that was cleaned of which all is needed.
+    fn behind(end: End, segments: usize) -> Self {
         let (disk, checkpoints) = (MemDisk::new(), MemDisk::new());
         let (store, _) = CheckpointStore::open(checkpoints.clone(), NODE).expect("an empty folder");
         let (mut log, _) = open(&disk, 1, &Manifests::new()).expect("an empty folder");
         let old = write(&mut log, &first_entries()).place.segment;
         let (mut last, mut from) = (0, old);
+        let before = log.segments();
+        for index in 1.. {
+            if log.segments() >= before + segments {
+                break;
+            }
+            from = write(&mut log, &[entry(OTHER, index, &[5; 15_000])])
+                .place
+                .segment;
+        }
         let mut leave = |log: &mut _| loop {
             let place = fill(log, &mut last);
             if place.segment > from {
@@ -236,10 +254,14 @@ impl Cleaned {
 
     /// All is read. How much is damaged, and what can be read of the entries that are needed; then files are used again and removed.
     fn start(&self, counter: u32) -> (Log<MemDisk>, usize, Vec<LogIndex>) {
+        self.start_with(counter, true)
+    }
+
+    fn start_with(&self, counter: u32, reads_all: bool) -> (Log<MemDisk>, usize, Vec<LogIndex>) {
         let checkpoints = self.checkpoints.kill();
         let (_, loaded) = CheckpointStore::open(checkpoints, NODE).expect("opens");
         let mut config = config();
-        config.reads_all = true;
+        config.reads_all = reads_all;
         let opened = Log::open(self.disk.kill(), config, start(counter), &loaded.manifests);
         let (mut log, found) = opened.expect("opens");
         log.check();
@@ -340,4 +362,87 @@ fn d8_a_start_says_on_a_full_disk_which_segments_count_again() {
         assert_eq!((damages, &there[..]), (expected, &BOTH[..]), "{counter}");
     }
     assert!(!log.is_there(log.moved.segment), "nothing of it is needed");
+}
+
+/// Heads name the newest segments, as many as fit one batch; of older ones those that count again.
+#[test]
+fn i1_a_segment_counts_again_however_many_others_are_newer() {
+    let mut log = Cleaned::behind(End::AtSegmentsEnd, 410);
+    log.rot(log.moved);
+    for (counter, expected) in [(2, 1), (3, 0), (4, 0)] {
+        let (mut after, damages, there) = log.start(counter);
+        assert_eq!((damages, &there[..]), (expected, &BOTH[..]), "{counter}");
+        for _ in 0..20 {
+            fill(&mut after, &mut log.last);
+        }
+    }
+    assert!(!log.is_there(log.moved.segment), "nothing of it is needed");
+}
+
+/// A start passed over the segments that called it cleaned; the heads that named it again lay in them, too, but for the last one, which was torn.
+#[test]
+fn i1_a_segment_counts_again_also_where_a_torn_head_is_all_that_is_read() {
+    let mut log = Cleaned::new(End::InSegment);
+    log.rot(log.moved);
+    let (mut second, damages, there) = log.start(2);
+    assert_eq!((damages, &there[..]), (1, &BOTH[..]));
+    let from = log.last + 1;
+    // What called it cleaned stays, and all that is written from now on.
+    let needed = write(&mut second, &[entry(NEEDED, 4, &[7; 100])]).place;
+    assert_eq!(needed.segment, log.end);
+    let (block, mut full) = (BLOCK_BYTES as u64, 0);
+    while full < 3 {
+        let place = fill(&mut second, &mut log.last);
+        full += usize::from(place.offset + block == SEGMENT);
+    }
+    let (store, _) = CheckpointStore::open(log.checkpoints.kill(), NODE).expect("opens");
+    checkpoint(&mut second, &store, NEEDED, &[1, 2, 4], 4);
+    let rest: Vec<u64> = (from..=log.last).collect();
+    checkpoint(&mut second, &store, DEAD, &rest, log.last);
+    let torn = fill(&mut second, &mut log.last).segment.file_name();
+    let mut bytes = log.disk.bytes(&torn).expect("it is there");
+    // What the header of its first batch says is whole.
+    bytes[BLOCK_BYTES + 100..].fill(0);
+    log.disk.replace(&torn, bytes);
+    for counter in 3..5 {
+        let (_, damages, there) = log.start_with(counter, false);
+        assert_eq!((damages, &there[..]), (0, &BOTH[..]), "{counter}");
+    }
+}
+
+/// The manifest of the last checkpoint is lost, and an older one needs what did not have to be moved for that.
+#[test]
+fn i1_a_segment_is_kept_when_a_manifest_is_older_than_the_log_says() {
+    let (disk, checkpoints) = (MemDisk::new(), MemDisk::new());
+    let (store, _) = CheckpointStore::open(checkpoints.clone(), NODE).expect("an empty folder");
+    let (mut log, _) = open(&disk, 1, &Manifests::new()).expect("an empty folder");
+    let old = write(&mut log, &first_entries()).place.segment;
+    let mut last = 0;
+    while fill(&mut log, &mut last).segment == old {}
+    checkpoint(&mut log, &store, NEEDED, &[1, 2], 2);
+    let older = checkpoints.fork();
+    write(&mut log, &[entry(NEEDED, 3, &[7; 100])]);
+    checkpoint(&mut log, &store, NEEDED, &[1], 3);
+    // A head says so.
+    for _ in 0..20 {
+        fill(&mut log, &mut last);
+    }
+    write(&mut log, &kept()[..1]);
+    write_alone(&mut log, &[Record::Cleaned { segment: old }]);
+    drop(log);
+    for counter in 2..4 {
+        let (_, loaded) = CheckpointStore::open(older.kill(), NODE).expect("opens");
+        let opened = Log::open(disk.kill(), config(), start(counter), &loaded.manifests);
+        let (mut log, found) = opened.expect("opens");
+        let damage = found.partitions[&PartitionId(NEEDED)].damage;
+        let checkpoint = LogIndex(3);
+        let expected = PartitionDamage::ManifestLost { checkpoint };
+        assert_eq!(damage, Some(expected), "{counter}");
+        let read = log.reader(PartitionId(NEEDED)).read(LogIndex(2));
+        let read = read.map(|it| it.data[BYTE as usize..].to_vec());
+        assert_eq!(read.ok(), Some(record(2)), "{counter}");
+        while let Some(job) = log.prepare() {
+            log.prepared(job.run()).expect("synced");
+        }
+    }
 }

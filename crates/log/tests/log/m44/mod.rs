@@ -4,6 +4,7 @@
 mod covered;
 mod ended;
 mod files;
+mod heads;
 mod lost;
 mod recorded;
 mod refused;
