@@ -91,6 +91,7 @@ impl Planted {
             Bug::DroppedUnderWay => plan.dropping_oldest(),
             Bug::RetainedUnbounded => plan.retaining_few(),
             Bug::ReturnedUnasked => plan.sharing_cold(),
+            Bug::SkipFence => plan.subscribing_last(),
             _ => plan,
         }
     }
@@ -149,7 +150,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::LoseBatch => (Layer::Shell, Worlds::Plain, 2, &["I1:", "I13:"]),
         Bug::DamagePayload => (Layer::Shell, Worlds::Plain, 2, &["I5:"]),
         Bug::DeliverTwice => (Layer::Shell, Worlds::Plain, 2, &["I4:", "M30:"]),
-        Bug::SkipFence => (Layer::Shell, Worlds::Plain, 283, &["M33:", "M34:"]),
+        Bug::SkipFence => (Layer::Shell, Worlds::Plain, 12, &["M33:", "M34:"]),
         Bug::NoTimers => (Layer::Engine, Worlds::Plain, 1, &["M26:", "M33:", "I13:"]),
         Bug::LoseEntry => (Layer::Consensus, Worlds::Plain, 18, &["I1:"]),
         Bug::EarlyPubrel => (Layer::Engine, Worlds::Plain, 4, &["I4:", "M30:"]),

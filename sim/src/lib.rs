@@ -71,6 +71,7 @@ pub fn replay_command(plan: &Plan) -> String {
         ),
         (plan.refuses_publishers(), " --refuse"),
         (plan.retains_few(), " --retain-few"),
+        (plan.subscribing_last, " --subscribe-last"),
         (!drawn.groups && plan.groups, " --groups"),
         (drawn.groups && !plan.groups, " --no-groups"),
         (drawn.deposals > 0 && plan.deposals == 0, " --no-deposals"),

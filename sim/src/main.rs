@@ -33,6 +33,8 @@ struct Arguments {
     refuse: bool,
     /// Worlds where one topic of each partition may be retained.
     retain_few: bool,
+    /// Worlds where some clients subscribe while the others send their last messages.
+    subscribe_last: bool,
     /// Deposals instead of those that the seed draws.
     deposals: Option<u64>,
     /// Places that rot, instead of those that the seed draws.
@@ -58,6 +60,7 @@ fn arguments() -> Result<Arguments> {
         drop_oldest: false,
         refuse: false,
         retain_few: false,
+        subscribe_last: false,
         deposals: None,
         rots: None,
         no_kills: false,
@@ -80,6 +83,7 @@ fn arguments() -> Result<Arguments> {
             "--drop-oldest" => found.drop_oldest = true,
             "--refuse" => found.refuse = true,
             "--retain-few" => found.retain_few = true,
+            "--subscribe-last" => found.subscribe_last = true,
             "--groups" => found.groups = true,
             "--no-groups" => found.no_groups = true,
             "--no-deposals" => found.deposals = Some(0),
@@ -113,7 +117,7 @@ fn worlds(argument: &str) -> Result<Worlds> {
             kinds.push_str(&format!("\n  --{:<11} {}", worlds.name(), worlds.about()));
         }
         bail!(
-            "{argument}: known are --seeds N, --from S, --bug NAME, --bank (with --bug NAME, or --bug-from NAME and --bug-to NAME: a part of it, by the order in which it is listed), --trace, --keep-going, --groups, --no-groups, --drop-oldest, --refuse, --retain-few, --deposals N, --no-deposals, --no-kills, --rots N, --faulty-ms N, and one kind of worlds:{kinds}"
+            "{argument}: known are --seeds N, --from S, --bug NAME, --bank (with --bug NAME, or --bug-from NAME and --bug-to NAME: a part of it, by the order in which it is listed), --trace, --keep-going, --groups, --no-groups, --drop-oldest, --refuse, --retain-few, --subscribe-last, --deposals N, --no-deposals, --no-kills, --rots N, --faulty-ms N, and one kind of worlds:{kinds}"
         )
     };
     Ok(worlds)
@@ -164,6 +168,9 @@ fn main() -> Result<ExitCode> {
         }
         if arguments.retain_few {
             plan = plan.retaining_few();
+        }
+        if arguments.subscribe_last {
+            plan = plan.subscribing_last();
         }
         plan.groups |= arguments.groups;
         plan.groups &= !arguments.no_groups;

@@ -51,6 +51,8 @@ pub struct Plan {
     pub busy_groups: u64,
     /// Whether clients ask about a filter again before they have an answer, and have many of them.
     pub hasty: bool,
+    /// Whether some clients subscribe to what is retained while the others send their last messages, which are retained.
+    pub subscribing_last: bool,
     /// Publishes that a client may have under way towards the broker.
     pub receive_maximum: u16,
     /// Bytes of most payloads, at most.
@@ -151,6 +153,7 @@ impl Plan {
             one_group: 0,
             busy_groups: 1,
             hasty: false,
+            subscribing_last: false,
             receive_maximum: *rng.pick(&[2, 10, 100]),
             payload_bytes: 30,
             expiring: 0,
@@ -170,6 +173,14 @@ impl Plan {
     #[must_use]
     pub const fn dropping_oldest(mut self) -> Self {
         self.limits.overflow = Overflow::DropOldest;
+        self
+    }
+
+    /// The same world where some clients ask for what is retained while the others send the last message of their topics: each of those is on
+    /// its way past a subscription, and no later one makes up for it (M34).
+    #[must_use]
+    pub const fn subscribing_last(mut self) -> Self {
+        self.subscribing_last = true;
         self
     }
 

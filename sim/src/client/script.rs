@@ -193,9 +193,24 @@ impl Client {
             let topic = format!("t/{}", ctx.rng.below(4));
             self.publish(&Draft::new(&topic, qos, false, 10), ctx);
         }
+        if ctx.plan.subscribing_last {
+            return self.race(ctx);
+        }
         if ctx.rng.chance(50) {
             let topic = format!("r/{}", self.place);
             self.publish(&Draft::new(&topic, QoS::AtLeastOnce, true, 10), ctx);
+        }
+    }
+
+    /// Every second client sends a message that is retained, by two ways; the others ask for what is retained.
+    fn race(&mut self, ctx: &mut Ctx<'_>) {
+        if self.place.is_multiple_of(2) {
+            let topic = format!("r/{}", self.place);
+            let qos = *ctx.rng.pick(&[QoS::AtLeastOnce, QoS::ExactlyOnce]);
+            self.publish(&Draft::new(&topic, qos, true, 10), ctx);
+        } else {
+            let options = SubscriptionOptions::new(QoS::ExactlyOnce);
+            self.subscribe(vec![("r/#".to_owned(), options)], ctx);
         }
     }
 

@@ -89,4 +89,7 @@ fn a_replay_command_names_what_is_refused() {
     let command = replay_command(&Plan::new(7).retaining_few());
     let ends = command.ends_with("--from 7 --trace --retain-few");
     assert!(ends, "{command}");
+    let command = replay_command(&Plan::new(7).subscribing_last());
+    let ends = command.ends_with("--from 7 --trace --subscribe-last");
+    assert!(ends, "{command}");
 }
