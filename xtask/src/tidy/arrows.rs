@@ -53,6 +53,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "courser-broker",
             "courser-contract",
             "courser-memory",
+            "courser-trie",
         ],
     ),
     (
