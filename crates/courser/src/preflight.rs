@@ -33,16 +33,13 @@ pub(crate) fn faults(resolved: &Resolved, anonymous: Anonymous, files: Files) ->
     if settings.mqtt.listen.is_empty() && settings.doors.is_empty() {
         found.push(at(resolved, Some("mqtt.listen".to_owned()), NOBODY));
     }
-    match files {
-        Files::Looked => found.extend(unusable(resolved).map(|(fault, _)| fault)),
-        Files::LookedConfined => found.extend(
-            unusable(resolved)
-                .filter(|(_, why)| *why == Why::Wrong)
-                .map(|(fault, _)| fault),
-        ),
-        Files::PassedOver => {}
-    }
     if files != Files::PassedOver {
+        let counts = |why| why == Why::Wrong || files == Files::Looked;
+        found.extend(
+            unusable(resolved)
+                .filter(|(_, why)| counts(*why))
+                .map(|(fault, _)| fault),
+        );
         found.extend(memory(resolved));
         found.extend(places(resolved));
     }
@@ -190,7 +187,8 @@ fn token_fault(resolved: &Resolved) -> Option<(SettingError, Why)> {
     Some((fault, Why::of(&error)))
 }
 
-fn folder_of(path: &Path) -> &Path {
+/// The folder that a file is in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))
 }

@@ -97,19 +97,17 @@ impl Values {
         values.extend(numbers.map(|(topic, value)| (topic, value.to_string())));
         let loads = self.load.values();
         values.extend(loads.map(|(topic, value)| (topic, format!("{value:.2}"))));
-        values.retain_mut(|(topic, value)| {
-            let found = self.changed(topic, std::mem::take(value));
-            found.map(|found| *value = found).is_some()
-        });
+        let mut changed: Vec<_> = values
+            .into_iter()
+            .filter_map(|(topic, value)| Some((topic, self.changed(topic, value)?)))
+            .collect();
         // As in Mosquitto they are retained messages themselves, this one too; `messages/stored` has them as well.
         let topic = "$SYS/broker/retained messages/count";
         let others = self.published.len() - usize::from(self.published.contains_key(topic));
         let retained = sums.held.retained_messages + others as u64 + 1;
-        values.extend(
-            self.changed(topic, retained.to_string())
-                .map(|it| (topic, it)),
-        );
-        values
+        let retained = self.changed(topic, retained.to_string());
+        changed.extend(retained.map(|value| (topic, value)));
+        changed
     }
 }
 

@@ -16,6 +16,8 @@ use landlock::{
     RulesetStatus, path_beneath_rules,
 };
 
+use crate::preflight::folder_of;
+
 /// The newest rights that are asked for; a kernel that knows fewer is asked for those.
 const RIGHTS: ABI = ABI::V5;
 /// What says how much memory and how many cores there are, and what metrics tell of the process.
@@ -144,10 +146,12 @@ impl Files {
         };
         let token = Path::new(&settings.http.token_file);
         if !settings.http.token_file.is_empty() && !token.exists() {
-            files.made.push(folder_of(token));
+            files.made.push(folder_of(token).to_owned());
         }
         let sockets = settings.doors.iter().filter_map(|door| door.unix.as_ref());
-        files.sockets.extend(sockets.map(|path| folder_of(path)));
+        files
+            .sockets
+            .extend(sockets.map(|path| folder_of(path).to_owned()));
         for path in again(resolved) {
             files.add_again(&path);
         }
@@ -167,7 +171,10 @@ impl Files {
             let folder = folder_of(&file);
             // That would be everything: such a file can be changed, but not replaced.
             let is_root = folder.parent().is_none();
-            self.read.push(if is_root { file } else { folder });
+            self.read.push(match is_root {
+                true => file,
+                false => folder.to_owned(),
+            });
         }
     }
 
@@ -241,13 +248,6 @@ fn named(settings: &Settings) -> impl Iterator<Item = &Path> {
 /// Those that are watched: who renews them may replace their folder.
 fn renewed(settings: &Settings) -> impl Iterator<Item = &Path> {
     named(settings).chain(settings.tokens.public_keys.iter().map(Path::new))
-}
-
-fn folder_of(file: &Path) -> PathBuf {
-    match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        Some(_) | None => PathBuf::from("."),
-    }
 }
 
 /// What is not there cannot be opened, now or later.

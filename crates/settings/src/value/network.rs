@@ -39,9 +39,7 @@ impl Network {
         };
         Self { address, bits }.canonical()
     }
-}
 
-impl Network {
     /// Of IPv4 addresses as IPv6 writes them the network of IPv4: such an address counts as IPv4. None: it has more than these in it.
     fn canonical(self) -> Option<Self> {
         match self.address.to_canonical() {

@@ -225,7 +225,7 @@ fn every_file_that_settings_name_is_thought_of() {
     assert_eq!(files.made, paths(&["/h"]));
     assert_eq!(files.sockets, paths(&["/u"]));
     let real = config.canonicalize().expect("it is there");
-    let mut read = vec![folder_of(&config), folder_of(&real)];
+    let mut read = vec![folder_of(&config).to_owned(), folder_of(&real).to_owned()];
     read.extend(paths(&[
         "/p",
         "/r",
