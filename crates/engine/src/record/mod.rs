@@ -13,6 +13,7 @@
 mod block;
 mod cold;
 mod expiry;
+mod release;
 mod rows;
 
 use bytes::Bytes;
@@ -163,47 +164,6 @@ impl Records {
     #[inline]
     pub(crate) fn keep_for(&mut self, slot: Slot, places: u32) {
         self.rows.get_mut(slot.0).refs += places;
-    }
-
-    /// One place less needs it. Returns whether that was the last one.
-    #[inline]
-    pub(crate) fn release(&mut self, slot: Slot) -> bool {
-        let is_last = self.rows.release(slot.0);
-        if self.tombstones > 0 {
-            self.note_released(slot, is_last);
-        }
-        if is_last {
-            self.let_go(slot);
-        }
-        is_last
-    }
-
-    /// Nobody needs it any more.
-    fn let_go(&mut self, slot: Slot) {
-        let (block, offset) = match self.rows.find(slot.0) {
-            Some(row) => (row.block, row.offset),
-            None => (COLD, 0),
-        };
-        if block >= ABSENT {
-            self.forget_absent(slot);
-        }
-        self.rows.remove(slot.0);
-        self.live -= 1;
-        if block >= ABSENT {
-            return;
-        }
-        let len = self.blocks.record_len(block, offset);
-        if let Some(generation) = self.blocks.remove(block, len) {
-            self.move_out(&[block], generation);
-        }
-    }
-
-    /// One place less needs a record, while some stand for lost ones.
-    #[cold]
-    fn note_released(&mut self, slot: Slot, is_last: bool) {
-        let is_one = self.is_tombstone(slot);
-        self.tombstones -= usize::from(is_one && is_last);
-        self.losses += u64::from(is_one);
     }
 
     /// A place that keeps a record does not need its bytes any more.

@@ -20,7 +20,7 @@ mod tests;
 use hashbrown::HashMap;
 
 use self::packed::Packed;
-use super::{Address, COLD, EXPECTED, Expiry, FREE, PINNED};
+use super::{ABSENT, Address, COLD, EXPECTED, Expiry, FREE, PINNED};
 
 /// Rows of a page.
 const PAGE: usize = 1_024;
@@ -82,6 +82,16 @@ impl Row {
         self.refs = left;
         false
     }
+}
+
+/// What became of a record in memory that one place less needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Released {
+    /// Where it is, or was.
+    pub(super) block: u32,
+    pub(super) offset: u32,
+    /// Nothing needs it any more: it has no row.
+    pub(super) is_gone: bool,
 }
 
 type Page = [Row; PAGE];
@@ -367,6 +377,32 @@ impl Rows {
         let (page, at) = place(number);
         let page = self.packed[page as usize].as_mut();
         page.expect("a record is in a page").release(at)
+    }
+
+    /// The data path's way of [`Rows::release`] and [`Rows::remove`] at once, for a record in memory whose page is open: where it is, and whether it is
+    /// gone. None: another one, of which nothing is changed.
+    #[inline]
+    pub(super) fn release_at_hand(&mut self, number: u32) -> Option<Released> {
+        let (at_page, at) = place(number);
+        let page = self.pages[at_page as usize].as_mut()?;
+        let row = &mut page[at];
+        if row.block >= ABSENT {
+            return None;
+        }
+        let (block, offset) = (row.block, row.offset);
+        let is_gone = row.release();
+        if is_gone {
+            if row.refs & PINNED != 0 {
+                self.calm[at_page as usize].pinned -= 1;
+            }
+            (row.block, row.refs) = (FREE, self.free);
+            self.free = number;
+        }
+        Some(Released {
+            block,
+            offset,
+            is_gone,
+        })
     }
 
     /// A record is gone.

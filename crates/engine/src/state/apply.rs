@@ -263,10 +263,9 @@ impl State {
                 let Session { stream, lead, .. } = &mut **session;
                 let mut forgotten = 0;
                 stream.end_range(first, end, |seq, reference| {
-                    let bytes = records.len_of(reference.slot);
+                    let bytes = records.release_measured(reference.slot);
                     forgotten += u64::from(bytes);
                     sink.reference_ended(&mut lead.reserved, outcome.stream, seq, bytes);
-                    records.release(reference.slot);
                     looks.release(reference.look);
                     *queued -= 1;
                 });

@@ -188,9 +188,8 @@ impl State {
         let mut forgotten = 0;
         stream.end_range(first, end, |seq, reference| {
             group.apply(&Fact::Done { seq: Seq(seq) });
-            let bytes = self.records.len_of(reference.slot);
+            let bytes = self.records.release_measured(reference.slot);
             forgotten += u64::from(bytes);
-            self.records.release(reference.slot);
             self.looks.release(reference.look);
             self.queued -= 1;
             sink.reference_ended(&mut lead.reserved, number, seq, bytes);

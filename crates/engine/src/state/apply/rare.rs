@@ -205,10 +205,10 @@ impl State {
 
     fn settle_forward(&mut self, to: PartitionId, seq: Seq, sink: &mut impl Sink) {
         if let Some(forward) = self.outboxes.settle(to, seq) {
+            let bytes = self.records.release_measured(forward.item.slot);
             if let Some(session) = forward.session {
-                sink.forward_ended(session, self.records.len_of(forward.item.slot));
+                sink.forward_ended(session, bytes);
             }
-            self.records.release(forward.item.slot);
         }
     }
 
