@@ -1,16 +1,19 @@
 //! The token of the first operator: 32 random bytes in a file that nobody else can read.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use courser_broker::open_regular;
 use rand::TryRng;
 use rand::rngs::SysRng;
 
 /// Random bytes of a token.
 const BYTES: usize = 32;
+/// Longer ones are cut, and then nobody has them.
+const BYTES_MAX: u64 = 64 * 1024;
 /// Characters of the shortest token that somebody else may have written into the file.
 const CHARACTERS_MIN: usize = 16;
 
@@ -80,14 +83,17 @@ impl Token {
             path: path.to_owned(),
             source,
         };
-        let mode = fs::metadata(path).map_err(failed)?.mode() & 0o777;
+        let file = open_regular(path).map_err(failed)?;
+        let mode = file.metadata().map_err(failed)?.mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(TokenError::Open {
                 path: path.to_owned(),
                 mode,
             });
         }
-        let text = fs::read_to_string(path).map_err(failed)?;
+        let mut text = String::new();
+        let read = file.take(BYTES_MAX).read_to_string(&mut text);
+        read.map_err(failed)?;
         let token = text.trim();
         let good = token.len() >= CHARACTERS_MIN && token.bytes().all(|b| b.is_ascii_graphic());
         if !good {
@@ -130,8 +136,10 @@ impl Token {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
 
     #[test]
     fn a_token_is_made_once_and_only_for_its_owner() {
@@ -164,5 +172,15 @@ mod tests {
         assert!(Token::load(&path).is_ok());
         fs::write(&path, "short\n").expect("written");
         assert!(matches!(Token::load(&path), Err(TokenError::Bad { .. })));
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_the_file_is_refused_and_holds_nobody() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("admin.token");
+        let mode = Mode::RUSR | Mode::WUSR;
+        mknodat(CWD, &path, FileType::Fifo, mode, 0).expect("a pipe can be made");
+        assert!(matches!(Token::load(&path), Err(TokenError::File { .. })));
     }
 }

@@ -1,22 +1,62 @@
 //! Files that settings are in or name, read whole or not at all.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// What is open already under these names was given by whoever started this process: also a pipe.
+const DESCRIPTORS: [&str; 3] = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
+
+/// Opens a file to read it, whatever stands in its place by now: a pipe that nobody writes to would hold for ever who opens it, and with that a
+/// reload, or the stop behind it.
+///
+/// # Errors
+/// Of the file, and [`ErrorKind::InvalidInput`] where it is a pipe, a device or a folder.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    if DESCRIPTORS.iter().any(|given| path.starts_with(given)) {
+        return File::open(path);
+    }
+    let mut options = OpenOptions::new();
+    let options = options.read(true);
+    // A pipe opens at once by it; of a file it means nothing.
+    let file = options
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "it is no regular file",
+        )),
+    }
+}
 
 /// All of a file that may have so many bytes. What is only read in part may still be understood, without the revocation or the key behind the cut.
 ///
 /// # Errors
-/// Of the file, and [`ErrorKind::FileTooLarge`].
+/// As [`open_regular`], and [`ErrorKind::FileTooLarge`].
 pub fn read_whole(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = File::open(path)?;
+    let file = open_regular(path)?;
     file.take(bytes_max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
         let message = format!("it has more than {bytes_max} bytes");
         return Err(io::Error::new(ErrorKind::FileTooLarge, message));
     }
     Ok(bytes)
+}
+
+/// The same of a text.
+///
+/// # Errors
+/// As [`read_whole`], and [`ErrorKind::InvalidData`] where it is not UTF-8.
+pub(crate) fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let bytes = read_whole(path, bytes_max)?;
+    String::from_utf8(bytes)
+        .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not valid UTF-8"))
 }
 
 #[cfg(test)]
@@ -31,5 +71,37 @@ mod tests {
         assert_eq!(read_whole(&path, 10).expect("it has room"), [7; 10]);
         let error = read_whole(&path, 9).expect_err("it has none");
         assert_eq!(error.kind(), ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_refused_and_holds_nobody() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("secret");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .expect("a pipe can be made");
+        for path in [&pipe, folder.path(), Path::new("/dev/zero")] {
+            let error = read_whole(path, 10).expect_err("it is no file");
+            assert_eq!(error.to_string(), "it is no regular file");
+        }
+    }
+
+    #[test]
+    fn what_is_open_already_is_read_also_from_a_pipe() {
+        use std::io::Write;
+        use std::os::fd::AsRawFd;
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        writer.write_all(b"a = 1").expect("it takes it");
+        drop(writer);
+        let path = format!("/dev/fd/{}", reader.as_raw_fd());
+        assert_eq!(
+            read_text(Path::new(&path), 10).expect("it is read"),
+            "a = 1"
+        );
     }
 }

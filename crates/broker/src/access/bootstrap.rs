@@ -15,6 +15,7 @@ use courser_access::{
     Administration, Command, HashError, HashMemory, PasswordHash, Role, RoleName, SALT_BYTES,
     Table, User, UserName, UserState,
 };
+use courser_settings::open_regular;
 use rand::TryRng;
 use rand::rngs::SysRng;
 use zeroize::Zeroizing;
@@ -158,7 +159,7 @@ pub(crate) fn take(folder: &Path, access: &Access) -> Result<Vec<UserName>, Boot
         path: path.clone(),
         source,
     };
-    let file = match File::open(&path) {
+    let file = match open_regular(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(failed(error)),
@@ -332,6 +333,19 @@ mod tests {
         assert_eq!(first.len(), PASSWORD_LETTERS);
         assert!(first.bytes().all(|letter| LETTERS.contains(&letter)));
         assert_ne!(*first, *second);
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_the_file_is_refused_and_holds_nobody() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let folder = tempfile::tempdir().unwrap();
+        let mode = Mode::RUSR | Mode::WUSR;
+        mknodat(CWD, folder.path().join(NAME), FileType::Fifo, mode, 0).unwrap();
+        let taken = take(folder.path(), &Access::alone());
+        assert!(
+            matches!(taken, Err(BootstrapError::File { .. })),
+            "{taken:?}"
+        );
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! `${ENV:NAME}` and `${FILE:PATH}` in texts, so that a secret need not stand in the file.
 
 use std::path::{Path, PathBuf};
-use std::{env, fs, io};
+use std::{env, io};
+
+use crate::bounded::read_text;
 
 /// Most bytes of a file that a value is drawn from.
 const DRAWN_BYTES_MAX: u64 = 64 * 1024;
@@ -26,12 +28,7 @@ impl Default for Surroundings {
 }
 
 fn read_short(path: &Path) -> io::Result<String> {
-    let bytes = fs::metadata(path)?.len();
-    if bytes > DRAWN_BYTES_MAX {
-        let message = format!("it has {bytes} bytes; allowed: {DRAWN_BYTES_MAX}");
-        return Err(io::Error::other(message));
-    }
-    fs::read_to_string(path)
+    read_text(path, DRAWN_BYTES_MAX)
 }
 
 /// Where a text stands that draws.

@@ -2,7 +2,7 @@
 
 use super::draw::{Drawn, Elsewhere, draw};
 use super::{Sources, escaped, not_tables, unknown};
-use crate::bounded::read_whole;
+use crate::bounded::read_text;
 use crate::error::Origin;
 use crate::list::{Entry, Given, Table};
 use crate::table::{SECTIONS, lists};
@@ -73,7 +73,7 @@ impl Sources {
             );
             return self.refuse(named.clone(), message);
         }
-        let text = match read(path) {
+        let text = match read_text(path, FILE_BYTES_MAX) {
             Ok(text) => text,
             Err(error) => {
                 return self.refuse(named.clone(), format!("cannot read {name}: {error}"));
@@ -205,12 +205,6 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     }
     paths.sort();
     Ok(paths)
-}
-
-fn read(path: &Path) -> io::Result<String> {
-    let bytes = read_whole(path, FILE_BYTES_MAX)?;
-    String::from_utf8(bytes)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not valid UTF-8"))
 }
 
 /// The tables of a list. None where the value is something else.
