@@ -58,7 +58,7 @@ names of their own are last.
 
 `${ENV:NAME}` and `${FILE:PATH}` within a text draw from a variable or a file (without its last line end), so that a secret
 need not stand in the file; `$${` is `${`. What was drawn is never printed: errors and `courser config show` print the
-text that draws it.
+text that draws it. A path is written as it is, or draws from variables: `${FILE:…}` is refused there.
 
 What there may be many of is a list, at the end of this page: each item is a table below `[[name]]`.
 `--set 'name=[{ … }, { … }]'`, or `COURSER__NAME` in the environment, gives a list as a whole, in place of that of the file; `--set 'name[ITEM].field=value'`

@@ -129,6 +129,8 @@ pub(crate) trait Value: PartialOrd + Clone {
     const KIND: &'static str;
     /// For error messages: what would be right.
     const EXPECTS: &'static str;
+    /// Whether it is the name of a file, which whatever is wrong with that file tells.
+    const IS_PATH: bool = false;
 
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch>;
 
@@ -173,6 +175,13 @@ pub(crate) fn accept<T: Value>(
     written: &Written,
     range: Option<RangeInclusive<T>>,
 ) -> Result<T, Refused> {
+    if T::IS_PATH && !written.files.is_empty() {
+        // Meant is likely the file itself. What is in it is a secret then, and would be told as the name of a file that is not there.
+        let found = written.shown(|| written.raw.show());
+        return Err(Refused {
+            message: format!("expected the path of the file, not what is in it: found {found}"),
+        });
+    }
     let refused = |mismatch, tried: &Raw| Refused {
         message: message(mismatch, written, tried, range.as_ref()),
     };
@@ -438,6 +447,7 @@ impl Value for Duration {
 impl Value for PathBuf {
     const KIND: &'static str = "path";
     const EXPECTS: &'static str = "a path";
+    const IS_PATH: bool = true;
 
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
         match raw {
@@ -503,6 +513,7 @@ pub fn quoted(text: &str) -> String {
 impl<T: Value> Value for Option<T> {
     const KIND: &'static str = T::KIND;
     const EXPECTS: &'static str = T::EXPECTS;
+    const IS_PATH: bool = T::IS_PATH;
 
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
         T::from_raw(raw).map(Some)

@@ -64,7 +64,9 @@ impl Sources {
 
     fn load_from(&mut self, path: &Path, named: &Origin) {
         let name = path.display().to_string();
-        if self.reading.iter().any(|open| open == path) {
+        // One that cannot be found is told below.
+        let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if self.reading.contains(&whole) {
             return self.refuse(named.clone(), format!("{name} includes itself"));
         }
         if self.reading.len() == DEPTH_MAX || self.files == FILES_MAX {
@@ -81,7 +83,7 @@ impl Sources {
         };
         self.files += 1;
         self.read.push(path.to_owned());
-        self.reading.push(path.to_owned());
+        self.reading.push(whole);
         let elsewhere = self.elsewhere(Some(path.parent().unwrap_or(Path::new(""))));
         self.read_text(Place {
             name: &name,

@@ -147,6 +147,15 @@ fn files_that_include_each_other_end() {
         load(circle.path()),
         "./a.toml:1:12: ./courser.toml includes itself",
     );
+    let winding = folder(&[
+        ("courser.toml", "include = [\"in/../a.toml\"]"),
+        ("a.toml", "include = [\"in/../courser.toml\"]"),
+        ("in/other.toml", ""),
+    ]);
+    refused(
+        load(winding.path()),
+        "./in/../a.toml:1:12: ./in/../in/../courser.toml includes itself",
+    );
     let names: Vec<String> = (0..20).map(|n| format!("{n}.toml")).collect();
     let deep = folder(&[("courser.toml", "include = [\"0.toml\"]")]);
     for (name, next) in names.iter().zip(&names[1..]) {
@@ -234,7 +243,7 @@ fn what_was_drawn_is_never_shown() {
     let folder = folder(&[
         (
             "courser.toml",
-            "mqtt.receive_maximum = \"${FILE:secret}\"\ndata.path = \"${FILE:secret}\"",
+            "mqtt.receive_maximum = \"${FILE:secret}\"\nmqtt.response_information = \"${FILE:secret}\"",
         ),
         ("secret", "s3cret"),
     ]);
@@ -248,6 +257,21 @@ fn what_was_drawn_is_never_shown() {
         error.ends_with("\"${FILE:secret}\" is out of range; allowed: 1 to 65535"),
         "{error}"
     );
+}
+
+#[test]
+fn i14_a_path_is_not_what_is_in_a_file() {
+    for key in ["tokens.secret_file", "data.path"] {
+        let folder = folder(&[
+            ("courser.toml", &format!("{key} = \"a/${{FILE:secret}}\"")),
+            ("secret", "s3cret"),
+        ]);
+        let error = load(folder.path()).expect_err("a path is written as it is");
+        let said = format!(
+            "{key}: expected the path of the file, not what is in it: found \"a/${{FILE:secret}}\""
+        );
+        assert!(error.ends_with(&said), "{error}");
+    }
 }
 
 #[test]
