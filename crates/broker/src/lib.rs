@@ -26,6 +26,7 @@ mod clock;
 mod config;
 mod control;
 mod doors;
+mod doubts;
 mod failpoint;
 mod faults;
 mod files;
@@ -70,6 +71,7 @@ pub use control::{
 pub use courser_mqtt::front::{BadReference, Redirect, RedirectKind};
 pub use courser_settings::open_regular;
 pub use doors::{CertificateError, OpenDoor, Reread};
+pub use doubts::{FileDoubt, file_doubts};
 pub use faults::{file_faults, memory_fault, public_faults};
 pub use formats::FORMATS;
 pub use listen::{ListenError, find_taken, holder};

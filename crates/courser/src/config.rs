@@ -223,7 +223,8 @@ fn check(flags: &SettingFlags, anonymous: Anonymous, files: Files, report: Repor
     let checked = flags.resolve().and_then(|resolved| {
         warn(&resolved);
         if files != Files::PassedOver {
-            for doubt in preflight::missing(&resolved) {
+            let doubts = preflight::missing(&resolved).into_iter();
+            for doubt in doubts.chain(preflight::doubtful(&resolved)) {
                 eprintln!("courser: warning: {doubt}");
             }
         }

@@ -13,11 +13,14 @@ use crate::cli::new_file::{take_back, there_already, write};
 use crate::cli::print;
 use crate::cli::sure::Sure;
 
+/// The file that it writes where none is named.
+pub(crate) const FILE: &str = "courser.toml";
+
 /// Flags of `courser init`.
 #[derive(Args, Debug)]
 pub(crate) struct Init {
     /// File to write; one that is there is left as it is
-    #[arg(default_value = "courser.toml", value_name = "FILE")]
+    #[arg(default_value = FILE, value_name = "FILE")]
     file: PathBuf,
     /// Every setting as a comment with its default, its range and what it is for, instead of the few that people change
     #[arg(long)]

@@ -7,7 +7,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use courser_admin::{Token, TokenError};
-use courser_broker::{Anonymous, file_faults, memory_fault, public_faults, with_causes};
+use courser_broker::{
+    Anonymous, FileDoubt, file_doubts, file_faults, memory_fault, public_faults, with_causes,
+};
 use courser_settings::{Keep, Landlock, Origin, Resolved, SettingError, listener_key};
 
 /// Whether files are looked at that settings name, and the memory that there is.
@@ -148,6 +150,16 @@ pub(crate) fn missing(resolved: &Resolved) -> Vec<SettingError> {
     let all = all.filter(|(_, path, _)| !Path::new(path).exists());
     all.map(|(key, _, doubt)| at(resolved, Some(key.to_owned()), &format!("{key}: {doubt}")))
         .collect()
+}
+
+/// What is doubtful in files that can be used: secrets that others can read, certificates and revocation lists that do not count now.
+pub(crate) fn doubtful(resolved: &Resolved) -> Vec<SettingError> {
+    let doubts = file_doubts(&resolved.settings).into_iter();
+    let placed = |doubt: FileDoubt| {
+        let key = doubt.setting().to_owned();
+        at(resolved, Some(key.clone()), &format!("{key}: {doubt}"))
+    };
+    doubts.map(placed).collect()
 }
 
 /// That the memory of this machine, or of the control group, serves nobody.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cli::settings::{SettingFlags, fault_json};
 use crate::logging::{FACTS, Log};
-use crate::preflight::{Files, faults, placed, unseen};
+use crate::preflight::{Files, doubtful, faults, placed, unseen};
 
 /// The flags of the start, and what the server has now.
 #[derive(Debug)]
@@ -95,7 +95,8 @@ impl Running {
             Files::LookedConfined => unseen(&new),
             Files::Looked | Files::PassedOver => Vec::new(),
         };
-        for doubt in new.doubts.iter().chain(&unseen) {
+        let doubtful = doubtful(&new);
+        for doubt in new.doubts.iter().chain(&unseen).chain(&doubtful) {
             let facts = fault_json(doubt).to_string();
             tracing::warn!(event = "setting_doubtful", { FACTS } = facts, "{doubt}");
         }

@@ -22,6 +22,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::exit::{Exit, usage};
 use crate::cli::settings::{SettingFlags, fault_json, settings_help};
+use crate::init;
 use crate::logging::{FACTS, Log};
 use crate::operators;
 use crate::preflight::{self, BACKUP_FOLDERS, Files};
@@ -67,6 +68,7 @@ fn serve(arguments: &Server) -> Result<Exit, Exit> {
     let format = settings.log.format;
     let taken = find_taken(&settings);
     let (log, files) = begin_log(&resolved)?;
+    tell_unread(&arguments.flags);
     let (reloader, reloads) = courser_admin::reloader(in_force(&resolved, Vec::new()));
     let held_to = HeldTo { anonymous, files };
     let running = Running::new(arguments.flags.clone(), resolved, log, held_to);
@@ -148,7 +150,8 @@ fn begin_log(resolved: &Resolved) -> Result<(Log, Files), Exit> {
     let mut missing = preflight::missing(resolved);
     // These have an event of their own.
     missing.retain(|doubt| doubt.key.as_deref() != Some(BACKUP_FOLDERS));
-    for doubt in resolved.doubts.iter().chain(&missing) {
+    let doubtful = preflight::doubtful(resolved);
+    for doubt in resolved.doubts.iter().chain(&missing).chain(&doubtful) {
         let facts = fault_json(doubt).to_string();
         tracing::warn!(event = "setting_doubtful", { FACTS } = facts, "{doubt}");
     }
@@ -285,6 +288,18 @@ impl Start {
             let seconds = greeting.began.elapsed().as_secs();
             greeting.tell(vec![progress::goes_on(progress, seconds)]);
         }
+    }
+}
+
+/// What `courser init` has written is no default: whoever expects it to be runs with other accounts and listeners than are meant.
+fn tell_unread(flags: &SettingFlags) {
+    if flags.config.is_none() && Path::new(init::FILE).is_file() {
+        tracing::warn!(
+            event = "config_not_read",
+            file = init::FILE,
+            "{0} is in this folder and is not read; with it: courser server --config {0}",
+            init::FILE
+        );
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// What is open already under these names was given by whoever started this process: also a pipe.
 const DESCRIPTORS: [&str; 3] = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
@@ -14,7 +15,7 @@ const DESCRIPTORS: [&str; 3] = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
 /// reload, or the stop behind it.
 ///
 /// # Errors
-/// Of the file, and [`ErrorKind::InvalidInput`] where it is a pipe, a device or a folder.
+/// Of the file, and [`ErrorKind::InvalidInput`] where it is a pipe or a device.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     if DESCRIPTORS.iter().any(|given| path.starts_with(given)) {
         return File::open(path);
@@ -25,13 +26,15 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     let file = options
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(
-            ErrorKind::InvalidInput,
-            "it is no regular file",
-        )),
+    let kind = file.metadata()?.file_type();
+    if kind.is_dir() {
+        return Err(Errno::ISDIR.into());
     }
+    if !kind.is_file() {
+        let message = "it is no regular file";
+        return Err(io::Error::new(ErrorKind::InvalidInput, message));
+    }
+    Ok(file)
 }
 
 /// All of a file that may have so many bytes. What is only read in part may still be understood, without the revocation or the key behind the cut.
@@ -85,10 +88,12 @@ mod tests {
             0,
         )
         .expect("a pipe can be made");
-        for path in [&pipe, folder.path(), Path::new("/dev/zero")] {
+        for path in [&pipe, Path::new("/dev/zero")] {
             let error = read_whole(path, 10).expect_err("it is no file");
             assert_eq!(error.to_string(), "it is no regular file");
         }
+        let error = read_whole(folder.path(), 10).expect_err("it is a folder");
+        assert_eq!(error.kind(), ErrorKind::IsADirectory);
     }
 
     #[test]

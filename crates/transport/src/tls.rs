@@ -4,6 +4,10 @@
 //! connections that come after, and those that are there keep theirs. A configuration that asks for client certificates keeps
 //! no sessions for resumption: each connection shows its certificate again, so that a revoked one is not let in by a ticket.
 
+mod standing;
+
+pub use standing::{Doubt, doubts};
+
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -114,6 +118,9 @@ pub enum TlsError {
     /// There is no revocation list, or one is malformed.
     #[error("no revocation list (-----BEGIN X509 CRL-----) in it that can be read")]
     NoRevocations,
+    /// A list names an authority that has not signed it.
+    #[error("a revocation list in it is not signed by the authority that it names")]
+    ForgedRevocations,
     /// What a server is called is neither a DNS name nor an address.
     #[error("\"{0}\" is neither a DNS name nor an address")]
     BadName(String),
@@ -222,6 +229,10 @@ fn verifier(
     let mut builder = WebPkiClientVerifier::builder_with_provider(roots, provider);
     if let Some(text) = &authority.revocations {
         let lists = revocations(text).map_err(of(Part::Revocations))?;
+        let signers = certificates(&authority.certificates).map_err(of(Part::Authorities))?;
+        if lists.iter().any(|list| standing::is_forged(list, &signers)) {
+            return Err(of(Part::Revocations)(TlsError::ForgedRevocations));
+        }
         builder = builder.with_crls(lists).enforce_revocation_expiration();
     }
     if presence == Presence::Optional {

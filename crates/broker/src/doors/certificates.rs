@@ -7,11 +7,14 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::faults::first;
 use courser_settings::{ClientCertificates as Shown, Listener, TlsVersion, read_whole};
 use courser_transport::tls::{
-    self, Authority, ClientCertificates, MaterialError, Part, ServerMaterial, ServerTls, Versions,
+    self, Authority, ClientCertificates, Doubt, MaterialError, Part, ServerMaterial, ServerTls,
+    Versions,
 };
+
+use crate::clock::unix_seconds;
+use crate::faults::first;
 
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -121,6 +124,15 @@ impl Certificates {
         loaded.and_then(Result::err).unwrap_or_default()
     }
 
+    /// What is doubtful in what the files of a listener say, with the field and the file; of files that cannot be read nothing. `now` in seconds
+    /// since 1970.
+    pub(crate) fn doubts(listener: &Listener, now: i64) -> Vec<(&'static str, PathBuf, Doubt)> {
+        let files = Files::of(listener);
+        let read = files.and_then(|files| Some((files.read(&listener.name).ok()?, files)));
+        read.map(|(material, files)| files.doubts(&material, now))
+            .unwrap_or_default()
+    }
+
     /// For one new connection.
     pub(crate) fn config(&self) -> Arc<rustls::ServerConfig> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,8 +167,22 @@ impl Certificates {
                 subject,
                 "new connections get new certificates"
             );
+            self.tell_doubts();
         }
         reread
+    }
+
+    /// Says what is doubtful in those that are new.
+    fn tell_doubts(&self) {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, path, doubt) in self.files.doubts(&current.0, unix_seconds().cast_signed()) {
+            tracing::warn!(
+                event = "certificates_doubtful",
+                listener = self.listener,
+                file = %path.display(),
+                "{doubt}"
+            );
+        }
     }
 
     /// Says that what is in the files is of no use.
@@ -229,14 +255,7 @@ impl Files {
         match tls::server(&material) {
             Ok(server) => Ok((material, server)),
             Err(source) => {
-                let (field, path) = match source.part {
-                    Part::Certificates => (CERTIFICATE, Some(&self.certificate)),
-                    Part::Key => (KEY, Some(&self.key)),
-                    Part::Authorities => (AUTHORITIES, self.authorities.as_ref()),
-                    Part::Revocations => (REVOCATIONS, self.revocations.as_ref()),
-                    // A server has no other side that it looks for.
-                    Part::Name => (CERTIFICATE, None),
-                };
+                let (field, path) = self.of_part(source.part);
                 Err(vec![CertificateError::Material {
                     listener: listener.to_owned(),
                     field,
@@ -245,6 +264,27 @@ impl Files {
                 }])
             }
         }
+    }
+
+    /// The field and the file of a text.
+    fn of_part(&self, part: Part) -> (&'static str, Option<&PathBuf>) {
+        match part {
+            Part::Certificates => (CERTIFICATE, Some(&self.certificate)),
+            Part::Key => (KEY, Some(&self.key)),
+            Part::Authorities => (AUTHORITIES, self.authorities.as_ref()),
+            Part::Revocations => (REVOCATIONS, self.revocations.as_ref()),
+            // A server has no other side that it looks for.
+            Part::Name => (CERTIFICATE, None),
+        }
+    }
+
+    fn doubts(&self, material: &ServerMaterial, now: i64) -> Vec<(&'static str, PathBuf, Doubt)> {
+        let placed = |(part, doubt)| {
+            let (field, path) = self.of_part(part);
+            (field, path.cloned().unwrap_or_default(), doubt)
+        };
+        let found = tls::doubts(material, now);
+        found.into_iter().map(placed).collect()
     }
 
     fn read(&self, listener: &str) -> Result<ServerMaterial, Vec<CertificateError>> {
