@@ -135,3 +135,25 @@ const fn is_common(refused: &Refused) -> bool {
         | Refused::Identity(_) => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_to_come_again_later_has_its_own_counter() {
+        for (why, expected) in [
+            (NotNow::TooMany, "over_limit"),
+            (NotNow::TooFast, "too_fast"),
+            (NotNow::Waits, "address_waits"),
+        ] {
+            let counters = DoorCounters::default();
+            counters.not_now(why);
+            let counted = counters
+                .refused()
+                .into_iter()
+                .filter(|(_, count)| *count > 0);
+            assert_eq!(counted.collect::<Vec<_>>(), [(expected, 1)], "{why:?}");
+        }
+    }
+}
