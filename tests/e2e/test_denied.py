@@ -87,6 +87,24 @@ def test_what_a_client_is_denied_is_named(broker, version):
     assert [event["event"] for event in shown(broker, "sensor")["events"]] == ["connected", "denied", "disconnected"]
 
 
+@pytest.mark.parametrize("version", [V3, V5])
+@pytest.mark.parametrize("retain", [False, True])
+def test_who_writes_to_the_topics_of_the_broker_itself_is_named(tmp_path, version, retain):
+    """At QoS 0, which hears nothing of it, also where nobody logs in. It is no fault: the client stays."""
+    with running(Courser, tmp_path / "broker") as broker:
+        client = RawClient(broker.address, version)
+        client.send(wire.connect(version, "forger"))
+        client.expect(CONNACK, reason=0)
+        client.send(wire.publish(version, "$SYS/broker/forged", b"payload", retain=retain))
+        client.ping()
+        (line,) = denials(broker)
+        for part in (" warn ", "client_id=forger ", "action=publish topic=$SYS/broker/forged "):
+            assert part in line, line
+        last = shown(broker, "forger")["events"][-1]
+        assert (last["event"], last["action"], last["topic"]) == ("denied", "publish", "$SYS/broker/forged")
+        client.close()
+
+
 def test_a_client_that_is_denied_all_the_time_does_not_fill_the_log(broker):
     """The same is written once a minute, of others four lines a second, and the next line says how many were not."""
     client = connect(broker, V5, "busy")

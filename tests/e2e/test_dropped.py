@@ -141,14 +141,13 @@ def offline(raw):
 
 
 def rejected(raw):
-    """By the client that gets it, and by the broker whose own topic it is."""
+    """By the client that gets it."""
     client = raw.connect("sub")
     client.subscribe("w", qos=1)
     publish(raw, "w", 1, qos=1)
     client.send(wire.ack(PUBACK, client.expect(PUBLISH).packet_id, 0x80))
     client.ping()
-    publish(raw, "$SYS/broker/forged", 1)
-    return 2
+    return 1
 
 
 def retained_full(raw):
@@ -163,7 +162,7 @@ def disk_full(raw):
 
 
 def denied(raw):
-    """What a client may not publish, and what it has subscribed to and may not have."""
+    """What a client may not publish, nobody but the broker may, and what it has subscribed to and may not have."""
     operator = Attacked(raw.broker)
     operator.user("reader", ("subscribe", "w/#"), ("subscribe", "w/secret", "--deny", "--yes"))
     reader, _ = operator.connect(V5, "reader", "reader")
@@ -172,9 +171,10 @@ def denied(raw):
     root, _ = operator.connect(V5, "root", "root")
     root.publish("w/secret", b"0")
     root.publish("w/secret", b"1", qos=1)
+    root.publish("$SYS/broker/forged", b"")
     root.publish("w/open", b"marker", qos=1)
     reader.message(payload=b"marker")
-    return 3
+    return 4
 
 
 def author_denied(raw):

@@ -3,6 +3,7 @@
 mod accounts;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 pub use accounts::{
@@ -377,10 +378,27 @@ pub struct Elsewhere {
 /// What was done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Done {
-    /// `kicked`, `redirected`, `deleted`, `added`, `changed`, `would change`, `removed`, or `unchanged`.
+    /// `kicked`, `redirected`, `deleted`, `added`, `changed` or `removed`; in a dry run `would kick`, and so on.
     pub done: String,
     /// What it was done to.
     pub what: String,
+}
+
+/// What became of something that was there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Changed {
+    /// `changed`, or `unchanged`; in a dry run `would change`, or `unchanged`.
+    pub done: String,
+    /// What it was done to.
+    pub what: String,
+    /// In a dry run: how it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub before: Option<Value>,
+    /// In a dry run: how it would be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub after: Option<Value>,
 }
 
 /// What was done to all that a filter finds.

@@ -1,8 +1,9 @@
 //! The client of the API, for commands: one question a connection.
 
+mod server;
+
 use std::fmt::{self, Write as _};
 use std::io;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -19,21 +20,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use zeroize::Zeroizing;
 
+pub use server::Server;
+
+use crate::Token;
 use crate::error::{ErrorBody, ErrorDetail};
 use crate::serve::short_path;
-use crate::{ADMIN_SOCKET, Token};
 
 /// Bytes of the largest answer that is taken.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
-
-/// Where a server is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Server {
-    /// Its Unix socket.
-    Socket(PathBuf),
-    /// `host:port` of its HTTP.
-    Http(String),
-}
 
 /// How a body is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,64 +129,6 @@ pub enum ClientError {
         /// What.
         what: String,
     },
-}
-
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Socket(path) => write!(f, "{}", path.display()),
-            Self::Http(place) => write!(f, "http://{place}"),
-        }
-    }
-}
-
-impl Server {
-    /// Reads `http://HOST:PORT`, the path of a socket, or that of a data folder.
-    ///
-    /// # Errors
-    /// What was expected. A URL that is not taken is not shown: it may have a password in it.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        if let Some(place) = text.strip_prefix("http://") {
-            let place = place.trim_end_matches('/');
-            if place.contains('@') {
-                return Err(
-                    "who asks is not said in the URL of a server: write http://HOST:PORT, and name a user by --operator"
-                        .to_owned(),
-                );
-            }
-            let whole = place.rsplit_once(':').filter(|(host, port)| {
-                !host.is_empty() && !host.contains(unfit_for_host) && port.parse::<u16>().is_ok()
-            });
-            return match whole {
-                Some(_) => Ok(Self::Http(place.to_owned())),
-                None => Err("no host with a port: write http://HOST:PORT".to_owned()),
-            };
-        }
-        if text.contains("://") {
-            return Err(
-                "unknown server: write http://HOST:PORT, or the path of a socket or data folder"
-                    .to_owned(),
-            );
-        }
-        if text.is_empty() {
-            return Err(
-                "no server is named: write http://HOST:PORT, or the path of a socket or data folder"
-                    .to_owned(),
-            );
-        }
-        let path = Path::new(text.strip_prefix("unix:").unwrap_or(text));
-        let socket = if path.is_dir() {
-            path.join(ADMIN_SOCKET)
-        } else {
-            path.to_owned()
-        };
-        Ok(Self::Socket(socket))
-    }
-}
-
-/// Whether it stands in no name and no address of a host.
-const fn unfit_for_host(letter: char) -> bool {
-    matches!(letter, '/' | '?' | '#') || letter.is_ascii_whitespace() || letter.is_ascii_control()
 }
 
 impl Client {
@@ -407,51 +343,6 @@ fn with_query(path: &str, query: &[(&str, &str)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn servers_are_read_as_people_write_them() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = Server::Socket(folder.path().join("admin.sock"));
-        let text = folder.path().to_str().expect("a name in UTF-8");
-        assert_eq!(Server::parse(text), Ok(socket.clone()), "a data folder");
-        assert_eq!(
-            Server::parse(&format!("{text}/admin.sock")),
-            Ok(socket.clone())
-        );
-        assert_eq!(
-            Server::parse(&format!("unix:{text}/admin.sock")),
-            Ok(socket)
-        );
-        let http = |place: &str| Ok(Server::Http(place.to_owned()));
-        assert_eq!(Server::parse("http://h:1/"), http("h:1"));
-        assert_eq!(Server::parse("http://[::1]:1"), http("[::1]:1"));
-        for wrong in [
-            "http://h",
-            "https://h:1",
-            "ftp://h:1",
-            "http://:1",
-            "http://h/x:1",
-            "http://h\n:1",
-            "",
-        ] {
-            assert!(Server::parse(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    /// One was kept in the list of contexts, and a listing printed it.
-    #[test]
-    fn a_password_in_the_url_of_a_server_is_neither_taken_nor_shown() {
-        for text in [
-            "http://admin:hunter2@h:1",
-            "https://admin:hunter2@h:1",
-            "http://admin:hunter2@h",
-            "http://admin:hunter2/more@h:1",
-            "http://admin:hunter2",
-        ] {
-            let said = Server::parse(text).expect_err("not taken");
-            assert!(!said.contains("hunter2"), "{said}");
-        }
-    }
 
     #[test]
     fn a_user_is_said_as_the_standard_has_it_and_not_shown() {

@@ -234,6 +234,8 @@ pub struct Counters {
     pub longest_save_us: u64,
     /// Most connections that closed in one turn.
     pub most_closed_in_turn: u64,
+    /// Most connections that were let in in one turn.
+    pub most_let_in_in_turn: u64,
     /// Most reads of sockets in one turn.
     pub most_read_in_turn: u64,
     /// Most sockets that were written to at the end of one turn.
@@ -293,6 +295,7 @@ impl Counters {
             ("longest_turn_us", self.longest_turn_us),
             ("longest_save_us", self.longest_save_us),
             ("most_closed_in_turn", self.most_closed_in_turn),
+            ("most_let_in_in_turn", self.most_let_in_in_turn),
             ("most_read_in_turn", self.most_read_in_turn),
             ("most_written_in_turn", self.most_written_in_turn),
             ("most_delivered_in_turn", self.most_delivered_in_turn),
@@ -330,6 +333,7 @@ impl Counters {
             longest_turn_us,
             longest_save_us,
             most_closed_in_turn,
+            most_let_in_in_turn,
             most_read_in_turn,
             most_written_in_turn,
             most_delivered_in_turn,
@@ -375,6 +379,7 @@ impl Counters {
         self.longest_turn_us = self.longest_turn_us.max(longest_turn_us);
         self.longest_save_us = self.longest_save_us.max(longest_save_us);
         self.most_closed_in_turn = self.most_closed_in_turn.max(most_closed_in_turn);
+        self.most_let_in_in_turn = self.most_let_in_in_turn.max(most_let_in_in_turn);
         self.most_read_in_turn = self.most_read_in_turn.max(most_read_in_turn);
         self.most_written_in_turn = self.most_written_in_turn.max(most_written_in_turn);
         self.most_delivered_in_turn = self.most_delivered_in_turn.max(most_delivered_in_turn);

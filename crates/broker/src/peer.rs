@@ -107,6 +107,9 @@ pub(crate) enum NotNow {
     /// As many as there may be have just come, of its address or of all.
     #[error("as many connections as may come in a second have come")]
     TooFast,
+    /// Too many of its address have come in each of many seconds.
+    #[error("its address waits, since more connections than may have come in a second for long")]
+    Waits,
 }
 
 impl Entrance {
@@ -186,10 +189,10 @@ impl Entrance {
             Some((guests, address)) => Some(guests.enter(address).ok_or(NotNow::TooMany)?),
             None => None,
         };
-        let arrivals = Limited::of(self.arrivals.as_ref(), address);
-        let may_come =
-            arrivals.is_none_or(|(arrivals, address)| arrivals.come(address, Instant::now()));
-        may_come.then_some(guest).ok_or(NotNow::TooFast)
+        if let Some((arrivals, address)) = Limited::of(self.arrivals.as_ref(), address) {
+            arrivals.come(address, Instant::now())?;
+        }
+        Ok(guest)
     }
 }
 

@@ -77,7 +77,7 @@ enum Verb {
 fn of_flag_alone(argument: Arg) -> Arg {
     match argument.get_id().as_str() {
         "server" => argument.help(
-            "Server that is asked: http://HOST:PORT, the path of a socket, or that of a data folder",
+            "Server that is asked: HOST:PORT, http://HOST:PORT, the path of a socket, or that of a data folder",
         ),
         _ => argument.help("The same, by the name that `courser context add` has given it"),
     }

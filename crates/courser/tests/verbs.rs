@@ -245,3 +245,39 @@ fn whoever_has_another_token_gets_nothing() {
     let left: serde_json::Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!(left, serde_json::json!({"roles": {}, "users": {}}));
 }
+
+/// An earlier version kept what was said behind `--mqtt`.
+#[test]
+fn a_password_in_the_file_of_contexts_is_not_shown_and_goes_with_the_next_change() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("courser/contexts.json");
+    fs::create_dir(folder.path().join("courser")).expect("made");
+    let earlier = r#"{"used": "old", "contexts": {"old": {"server": null, "token_file": null,
+        "mqtt": {"url": "mqtt://u:hunter2@127.0.0.1:1", "username": null, "password_file": null}}}}"#;
+    fs::write(&file, earlier).expect("written");
+    let ask = |words: &[&str]| {
+        let mut command = Command::new(COURSER);
+        let command = command.args(words).env("XDG_CONFIG_HOME", folder.path());
+        let done = command.output().expect("it runs");
+        let said = String::from_utf8([done.stdout, done.stderr].concat()).expect("text");
+        assert!(!said.contains("hunter2"), "{said}");
+        (done.status.code(), said)
+    };
+    for (words, code, warnings) in [
+        (&["context", "list"][..], 0, 1),
+        (&["pub", "t", "x"], 3, 1),
+        (&["context", "use", "old"], 0, 1),
+        (&["context", "list"], 0, 0),
+    ] {
+        let (ended, said) = ask(words);
+        assert_eq!(ended, Some(code), "{words:?}: {said}");
+        let warned = said.matches("a password in the URL of context \"old\"");
+        assert_eq!(warned.count(), warnings, "{words:?}: {said}");
+    }
+    let (_, listed) = ask(&["context", "list"]);
+    assert!(listed.contains("mqtt://u@127.0.0.1:1"), "{listed}");
+    let text = fs::read_to_string(&file).expect("text");
+    assert!(!text.contains("hunter2"), "{text}");
+    let mode = fs::metadata(&file).expect("it is there").permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+}

@@ -164,7 +164,7 @@ fn every_limit_says_what_happens() {
 /// A limit that is no setting: its file below `crates/`, its constant, the row of the page, and how a number is written there.
 type Constant = (&'static str, &'static str, &'static str, fn(u64) -> String);
 
-const CONSTANTS: [Constant; 19] = [
+const CONSTANTS: [Constant; 22] = [
     ("access/src/names.rs", "USER_BYTES_MAX", "user name", bytes),
     ("access/src/names.rs", "ROLE_BYTES_MAX", "user name", bytes),
     (
@@ -189,6 +189,24 @@ const CONSTANTS: [Constant; 19] = [
         "access/src/pattern.rs",
         "LEVELS_MAX",
         "topic pattern of a rule",
+        count,
+    ),
+    (
+        "broker/src/access/backoff.rs",
+        "TOO_FAST_SECONDS_FREE",
+        "seconds, not all in a row",
+        count,
+    ),
+    (
+        "broker/src/access/backoff.rs",
+        "TOO_FAST_WAIT_MAX",
+        "seconds, not all in a row",
+        seconds,
+    ),
+    (
+        "broker/src/doors/arrivals.rs",
+        "ADDRESSES_MAX",
+        "seconds, not all in a row",
         count,
     ),
     ("access/src/table.rs", "USERS_MAX", "users, roles", count),
@@ -247,6 +265,10 @@ fn count(number: u64) -> String {
 
 fn bytes(number: u64) -> String {
     format!("{} B", count(number))
+}
+
+fn seconds(number: u64) -> String {
+    format!("{} s", count(number))
 }
 
 fn kib(number: u64) -> String {

@@ -81,7 +81,7 @@ metrics! {
             .map(|(code, count)| (vec![format!("{code:#04x}")], count as f64)).collect();
     "mqtt_connections_refused", Counter of Things, "Sockets of plain TCP closed as soon as they were accepted because of a limit, and connections for which there was no room any more when their handshakes were over",
         |it| one(it.sum.counters.over_limit);
-    "doors_refused", Counter of Things ["reason"], "Connections of TLS, WebSocket, PROXY protocol and Unix sockets that were not let in before their CONNECT: over_limit, too_fast, timed_out, proxy, tls, websocket, identity, or lost on the way by the other side",
+    "doors_refused", Counter of Things ["reason"], "Connections of TLS, WebSocket, PROXY protocol and Unix sockets that were not let in before their CONNECT: over_limit, too_fast, address_waits (it was too fast for a minute), timed_out, proxy, tls, websocket, identity, or lost on the way by the other side",
         |it| each(it.refused_at_doors.iter().copied());
     "mqtt_accept_failures", Counter of Things, "Times that accepting failed for want of descriptors or memory",
         |it| one(it.sum.counters.accept_failures);

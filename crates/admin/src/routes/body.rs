@@ -1,9 +1,11 @@
-//! What requests bring, with our own errors: bodies of JSON, whatever the header says, and names in paths.
+//! What requests bring, with our own errors: bodies of JSON, whatever the header says, names in paths, and how a change is meant.
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
 
 use crate::AppState;
 use crate::error::{ApiError, Code};
@@ -34,6 +36,35 @@ impl FromRequestParts<AppState> for Named {
         let named = Path::from_request_parts(parts, state).await;
         named
             .map(|Path(name)| Self(name))
+            .map_err(|rejection| ApiError::new(Code::BadRequest, rejection.body_text()))
+    }
+}
+
+/// How a change is meant.
+#[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct How {
+    /// Only say what would be done. What would be refused is refused.
+    pub(super) dry_run: bool,
+}
+
+impl How {
+    /// What an answer says is done.
+    pub(super) const fn said(self, done: &'static str, would: &'static str) -> &'static str {
+        match self.dry_run {
+            true => would,
+            false => done,
+        }
+    }
+}
+
+impl FromRequestParts<AppState> for How {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        let how = Query::from_request_parts(parts, state).await;
+        how.map(|Query(how)| how)
             .map_err(|rejection| ApiError::new(Code::BadRequest, rejection.body_text()))
     }
 }

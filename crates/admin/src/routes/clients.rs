@@ -15,7 +15,8 @@ use crate::access::Principal;
 use crate::api::{Client, ClientDetail, Done, Elsewhere};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{List, ListParams, ListQuery, Step, Walk, list};
-use crate::routes::body::{Named, Sent};
+use crate::routes::body::{How, Named, Sent};
+use crate::routes::done;
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
@@ -107,14 +108,22 @@ fn add_connected(events: &mut Vec<PastEvent>, row: &ClientRow) {
 }
 
 /// Closes a connection: a 5.0 client is told 0x98. Its session stays as long as it was to.
-#[utoipa::path(delete, path = "/api/v1/clients/{client_id}", params(("client_id" = String, Path, description = "Client id, percent-encoded")), responses((status = 200, body = Done), (status = 404, body = ErrorBody)))]
+#[utoipa::path(delete, path = "/api/v1/clients/{client_id}", params(("client_id" = String, Path, description = "Client id, percent-encoded"), How), responses((status = 200, body = Done), (status = 404, body = ErrorBody)))]
 async fn kick(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     Named(client_id): Named,
+    how: How,
 ) -> Result<Json<Done>, ApiError> {
-    if !state.control.kick(&client_id).await? {
+    let is_there = match how.dry_run {
+        true => state.control.client(&client_id).await?.is_some(),
+        false => state.control.kick(&client_id).await?,
+    };
+    if !is_there {
         return Err(unknown(&client_id));
+    }
+    if how.dry_run {
+        return Ok(done("would kick", &client_id));
     }
     tracing::info!(
         event = "client_kicked",
@@ -122,18 +131,16 @@ async fn kick(
         client_id,
         "a connection was closed by an operator"
     );
-    Ok(Json(Done {
-        done: "kicked".to_owned(),
-        what: client_id,
-    }))
+    Ok(done("kicked", &client_id))
 }
 
 /// Sends a client to another server: a 5.0 client is told 0x9C or 0x9D and where to, a 3.1.1 client is only closed.
-#[utoipa::path(post, path = "/api/v1/clients/{client_id}/redirect", params(("client_id" = String, Path, description = "Client id, percent-encoded")), request_body = Elsewhere, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
+#[utoipa::path(post, path = "/api/v1/clients/{client_id}/redirect", params(("client_id" = String, Path, description = "Client id, percent-encoded"), How), request_body = Elsewhere, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 async fn redirect(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     Named(client_id): Named,
+    how: How,
     Sent(elsewhere): Sent<Elsewhere>,
 ) -> Result<Json<Done>, ApiError> {
     let kind = if elsewhere.permanent {
@@ -143,8 +150,15 @@ async fn redirect(
     };
     let redirect = Redirect::new(kind, &elsewhere.to)
         .map_err(|error| ApiError::new(Code::BadRequest, format!("to: {error}")))?;
-    if !state.control.redirect(&client_id, redirect).await? {
+    let is_there = match how.dry_run {
+        true => state.control.client(&client_id).await?.is_some(),
+        false => state.control.redirect(&client_id, redirect).await?,
+    };
+    if !is_there {
         return Err(unknown(&client_id));
+    }
+    if how.dry_run {
+        return Ok(done("would redirect", &client_id));
     }
     tracing::info!(
         event = "client_redirected",
@@ -154,10 +168,7 @@ async fn redirect(
         permanent = elsewhere.permanent,
         "a client was sent to another server by an operator"
     );
-    Ok(Json(Done {
-        done: "redirected".to_owned(),
-        what: client_id,
-    }))
+    Ok(done("redirected", &client_id))
 }
 
 fn unknown(client_id: &str) -> ApiError {

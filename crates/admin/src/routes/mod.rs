@@ -31,12 +31,21 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::AppState;
 use crate::access;
+use crate::api::Done;
 use crate::error::{ApiError, Code};
 
 /// Longest time for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Bytes of a request's body.
 const BODY_BYTES_MAX: usize = 256 * 1024;
+
+/// Says what was done to what, or would be.
+fn done(done: &str, what: &impl ToString) -> Json<Done> {
+    Json(Done {
+        done: done.to_owned(),
+        what: what.to_string(),
+    })
+}
 
 #[derive(OpenApi)]
 #[openapi(info(

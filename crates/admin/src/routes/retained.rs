@@ -15,7 +15,8 @@ use crate::access::Principal;
 use crate::api::{Done, DoneToMany, Retained, RetainedDetail};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{Cursor, List, ListParams, ListQuery};
-use crate::routes::body::Named;
+use crate::routes::body::{How, Named};
+use crate::routes::done;
 use crate::routes::topics::check_filter;
 
 /// How often it is asked whether a change is committed, and how many times.
@@ -134,16 +135,20 @@ async fn show(
 }
 
 /// Takes a retained message away; subscribers hear nothing of it. Answered once that is committed.
-#[utoipa::path(delete, path = "/api/v1/retained/{topic}", params(("topic" = String, Path, description = "Topic, percent-encoded with its slashes")), responses((status = 200, body = Done), (status = 404, body = ErrorBody)))]
+#[utoipa::path(delete, path = "/api/v1/retained/{topic}", params(("topic" = String, Path, description = "Topic, percent-encoded with its slashes"), How), responses((status = 200, body = Done), (status = 404, body = ErrorBody)))]
 async fn delete(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     Named(topic): Named,
+    how: How,
 ) -> Result<Json<Done>, ApiError> {
     let control = &state.control;
     let Some(message) = control.retained_message(&topic).await? else {
         return Err(unknown(&topic));
     };
+    if how.dry_run {
+        return Ok(done("would delete", &topic));
+    }
     let found = [(control.retained_at(&topic), message.row)];
     take_away(control, &found).await?;
     tracing::info!(
@@ -152,10 +157,7 @@ async fn delete(
         topic,
         "a retained message was taken away by an operator"
     );
-    Ok(Json(Done {
-        done: "deleted".to_owned(),
-        what: topic,
-    }))
+    Ok(done("deleted", &topic))
 }
 
 /// Takes away the retained messages of all topics that match a filter, at most `limit` of them (10000 when nothing is said) behind a

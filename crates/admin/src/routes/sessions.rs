@@ -14,7 +14,8 @@ use crate::access::Principal;
 use crate::api::{Done, Session, Subscription};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{List, ListParams, ListQuery, Step, Walk, list};
-use crate::routes::body::Named;
+use crate::routes::body::{How, Named};
+use crate::routes::done;
 
 /// How often it is asked whether a change is committed, and how many times.
 const LOOK: Duration = Duration::from_millis(10);
@@ -132,23 +133,26 @@ async fn session(
 }
 
 /// Ends a session that has no connection: its will goes out, its messages are dropped. Answered once that is committed.
-#[utoipa::path(delete, path = "/api/v1/sessions/{client_id}", params(("client_id" = String, Path, description = "Client id, percent-encoded")), responses((status = 200, body = Done), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
+#[utoipa::path(delete, path = "/api/v1/sessions/{client_id}", params(("client_id" = String, Path, description = "Client id, percent-encoded"), How), responses((status = 200, body = Done), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn delete(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     Named(client_id): Named,
+    how: How,
 ) -> Result<Json<Done>, ApiError> {
     let Some(before) = state.control.session(&client_id).await? else {
         return Err(unknown(&client_id));
     };
+    if how.dry_run {
+        return match before.connected {
+            true => Err(in_use(&client_id)),
+            false => Ok(done("would delete", &client_id)),
+        };
+    }
     match state.control.end_session(&client_id).await? {
         Ended::Proposed => {}
         Ended::Unknown => return Err(unknown(&client_id)),
-        Ended::InUse => {
-            let message =
-                format!("the session of {client_id:?} has a connection, or one is coming or going");
-            return Err(ApiError::new(Code::SessionInUse, message));
-        }
+        Ended::InUse => return Err(in_use(&client_id)),
         Ended::Unavailable => {
             return Err(ApiError::new(Code::Unavailable, "the server is not ready"));
         }
@@ -163,10 +167,7 @@ async fn delete(
         let now = state.control.session(&client_id).await?;
         // Another one may have come meanwhile: it is not this one.
         if now.is_none_or(|now| now.at != before.at) {
-            return Ok(Json(Done {
-                done: "deleted".to_owned(),
-                what: client_id,
-            }));
+            return Ok(done("deleted", &client_id));
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -174,6 +175,12 @@ async fn delete(
         Code::TimedOut,
         "the end of the session is not committed yet",
     ))
+}
+
+fn in_use(client_id: &str) -> ApiError {
+    let message =
+        format!("the session of {client_id:?} has a connection, or one is coming or going");
+    ApiError::new(Code::SessionInUse, message)
 }
 
 fn unknown(client_id: &str) -> ApiError {

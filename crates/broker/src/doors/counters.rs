@@ -22,6 +22,8 @@ pub(crate) struct DoorCounters {
     pub(super) over_limit: AtomicU64,
     /// Connections that were closed at once because their address had had its number of this second.
     pub(super) too_fast: AtomicU64,
+    /// Connections that were closed at once because their address waits.
+    pub(super) waits: AtomicU64,
     /// Times that accepting failed.
     pub(super) accept_failures: AtomicU64,
     /// Connections that the other side closed on the way.
@@ -48,6 +50,7 @@ impl DoorCounters {
         match why {
             NotNow::TooMany => &self.over_limit,
             NotNow::TooFast => &self.too_fast,
+            NotNow::Waits => &self.waits,
         }
     }
 
@@ -83,10 +86,11 @@ impl DoorCounters {
     }
 
     /// Why connections are not let in: the reason, the name of its counter, and the counter.
-    fn reasons(&self) -> [(&'static str, &'static str, &AtomicU64); 8] {
+    fn reasons(&self) -> [(&'static str, &'static str, &AtomicU64); 9] {
         [
             ("over_limit", "door_over_limit", &self.over_limit),
             ("too_fast", "door_too_fast", &self.too_fast),
+            ("address_waits", "door_address_waits", &self.waits),
             ("lost", "door_lost", &self.lost),
             ("timed_out", "door_timed_out", &self.timed_out),
             ("proxy", "door_proxy_refused", &self.proxy),
@@ -129,5 +133,27 @@ const fn is_common(refused: &Refused) -> bool {
         | Refused::Proxy(_)
         | Refused::Tunnel(_)
         | Refused::Identity(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_to_come_again_later_has_its_own_counter() {
+        for (why, expected) in [
+            (NotNow::TooMany, "over_limit"),
+            (NotNow::TooFast, "too_fast"),
+            (NotNow::Waits, "address_waits"),
+        ] {
+            let counters = DoorCounters::default();
+            counters.not_now(why);
+            let counted = counters
+                .refused()
+                .into_iter()
+                .filter(|(_, count)| *count > 0);
+            assert_eq!(counted.collect::<Vec<_>>(), [(expected, 1)], "{why:?}");
+        }
     }
 }

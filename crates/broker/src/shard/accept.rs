@@ -206,7 +206,7 @@ impl Shard {
         let address = peer.address.map(|address| address.ip());
         let guest = match peer.entrance.let_in(address) {
             Ok(guest) if self.has_room(&peer.entrance) => guest.map(Box::new),
-            Ok(_) | Err(NotNow::TooMany | NotNow::TooFast) => {
+            Ok(_) | Err(NotNow::TooMany | NotNow::TooFast | NotNow::Waits) => {
                 self.hub.counters.over_limit += 1;
                 return;
             }

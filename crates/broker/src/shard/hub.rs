@@ -124,6 +124,8 @@ pub(crate) struct Hub {
     pub(crate) budget: Budget,
     /// Connections that have closed in this turn.
     pub(crate) closed_in_turn: u64,
+    /// Connections that were let in in this turn.
+    pub(crate) let_in_in_turn: u64,
     /// Sockets that were read in this turn, of connections that are open and of those that are closing.
     pub(crate) read_in_turn: u64,
     pub(crate) rng: StdRng,
@@ -198,6 +200,7 @@ impl Hub {
             },
             budget: Budget::of(Budget::TURN),
             closed_in_turn: 0,
+            let_in_in_turn: 0,
             read_in_turn: 0,
             rng: parts.rng,
             volatile_answers: parts.volatile_answers,

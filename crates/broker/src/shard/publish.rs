@@ -40,8 +40,9 @@ impl Shard {
         publish: &Publish<'_>,
         ticket: Ticket,
     ) -> Routed {
+        // The broker's values are its own: a client that could write them could mislead whoever watches.
         if is_own_topic(publish.topic) {
-            return self.refuse_own_topic(publish);
+            return Routed::Refused(Refusal::NotAuthorized);
         }
         let way = self.hub.routes.way(publish.topic, &mut self.hub.budget);
         if publish.retain {
@@ -210,16 +211,6 @@ impl Shard {
             .filter(|&partition| partition != here)
             .map(|partition| self.hub.places.shard_of(partition));
         shards.any(|shard: ShardId| self.hub.links.refuses(shard, self.hub.now.tick))
-    }
-
-    /// The broker's values are its own: a client that could write them could mislead whoever watches.
-    #[cold]
-    fn refuse_own_topic(&mut self, publish: &Publish<'_>) -> Routed {
-        if publish.qos == QoS::AtMostOnce {
-            self.hub.counters.drop_messages(Dropped::Rejected, 1);
-            return Routed::Done { matched: false };
-        }
-        Routed::Refused(Refusal::NotAuthorized)
     }
 
     #[cold]

@@ -41,6 +41,7 @@ impl Shard {
             came_from,
             early,
         } = newcomer;
+        self.hub.let_in_in_turn += 1;
         let rest = self.pool.adopt(early);
         let id = self.fronts.reserve();
         let now = self.hub.now;

@@ -395,6 +395,8 @@ impl Shard {
         counters.most_delivered_in_turn = counters.most_delivered_in_turn.max(delivered);
         let closed = std::mem::take(&mut self.hub.closed_in_turn);
         counters.most_closed_in_turn = counters.most_closed_in_turn.max(closed);
+        let let_in = std::mem::take(&mut self.hub.let_in_in_turn);
+        counters.most_let_in_in_turn = counters.most_let_in_in_turn.max(let_in);
         let read = std::mem::take(&mut self.hub.read_in_turn);
         counters.most_read_in_turn = counters.most_read_in_turn.max(read);
         if counters.turns > 1 {

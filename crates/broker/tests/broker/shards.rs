@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::thread;
 
-use crate::support::{Client, broker, encode, publish, text};
+use crate::support::{Client, broker, counter, encode, publish, text};
 
 const CLIENTS: usize = 8;
 
@@ -247,7 +247,7 @@ fn clients_cannot_write_values_of_the_broker() {
         &[0, 1, 0, 0, 6, b'$', b'S', b'Y', b'S', b'/', b'#', 0],
     );
     assert_eq!(client.receive().body, [0, 1, 0, 0]);
-    // QoS 0 is dropped, QoS 1 is answered with Not authorized (0x87); each PUBLISH has no properties.
+    // QoS 0 is dropped, and counted as everything is that a client has no right to. QoS 1 is answered with Not authorized (0x87); each PUBLISH has no properties.
     for (qos, packet_id) in [(0_u8, &[][..]), (1, &[0, 9])] {
         let mut body = vec![0, 6];
         body.extend(b"$SYS/x");
@@ -268,7 +268,9 @@ fn clients_cannot_write_values_of_the_broker() {
         let expected = (0x50, &[0, 10, 0x87][..]);
         assert_eq!((pubrec.first, &pubrec.body[..3]), expected);
     }
-    broker.stop().expect("no shard failed");
+    let summary = broker.stop().expect("no shard failed");
+    assert_eq!(counter(&summary, "dropped_denied"), 1);
+    assert_eq!(counter(&summary, "dropped_rejected"), 0);
 }
 
 #[test]

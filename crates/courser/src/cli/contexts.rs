@@ -3,12 +3,18 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use serde::{Deserialize, Serialize};
 
 use super::layers::Wrapping;
+use super::plain::quoted;
+use super::url;
+
+/// For its owner only.
+const MODE: u32 = 0o600;
 
 /// A server as it was named: for operators, for messages, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,11 +76,23 @@ pub(crate) fn path() -> Option<PathBuf> {
 }
 
 impl Contexts {
-    /// Reads the file; none is like an empty one.
+    /// Reads the file; none is like an empty one. Passwords in it, which an earlier version kept, are left out, which is said once.
     ///
     /// # Errors
     /// For people: what is wrong with which file.
     pub(crate) fn load(path: &Path) -> Result<Self, String> {
+        static SAID: Once = Once::new();
+        let mut contexts = Self::read(path)?;
+        let had_one = contexts.leave_passwords_out();
+        if !had_one.is_empty() {
+            // Until the next change the file is as it was. Who may not change it can only be told.
+            let _ = fs::set_permissions(path, fs::Permissions::from_mode(MODE));
+            SAID.call_once(|| eprintln!("courser: {}", said_of_passwords(path, &had_one)));
+        }
+        Ok(contexts)
+    }
+
+    fn read(path: &Path) -> Result<Self, String> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -86,6 +104,26 @@ impl Contexts {
                 path.display()
             )
         })
+    }
+
+    /// Takes passwords out of URLs: the names of those that had one.
+    fn leave_passwords_out(&mut self) -> Vec<String> {
+        let mut had_one = Vec::new();
+        for (name, saved) in &mut self.by_name {
+            let of_server = saved.server.as_mut().filter(|it| it.contains("://"));
+            let urls = [of_server, saved.mqtt.as_mut().map(|it| &mut it.url)];
+            let mut has_one = false;
+            for url in urls.into_iter().flatten() {
+                if let Some(without) = url::without_password(url) {
+                    *url = without;
+                    has_one = true;
+                }
+            }
+            if has_one {
+                had_one.push(name.clone());
+            }
+        }
+        had_one
     }
 
     /// Beside it first, then in its place, so that a full disk takes nothing away.
@@ -102,8 +140,10 @@ impl Contexts {
             .write(true)
             .create(true)
             .truncate(true)
-            .mode(0o600)
+            .mode(MODE)
             .open(&beside)?;
+        // One that was left there has its own.
+        file.set_permissions(fs::Permissions::from_mode(MODE))?;
         serde_json::to_writer_pretty(&file, self)?;
         file.sync_all()?;
         fs::rename(beside, path)
@@ -126,6 +166,18 @@ impl Contexts {
             None => Ok(None),
         }
     }
+}
+
+/// What becomes of passwords in the file, and what to do.
+fn said_of_passwords(path: &Path, names: &[String]) -> String {
+    let names: Vec<_> = names.iter().map(|name| quoted(name)).collect();
+    format!(
+        "{} has a password in the URL of context {}, which is not used: write it into a file of your own, and add the context again with --replace and \
+         --password-file FILE (of an operator: --operator NAME --operator-password-file FILE, or --token-file FILE). The next courser context add, use or remove \
+         takes it out of the file",
+        path.display(),
+        names.join(", ")
+    )
 }
 
 /// The context of a flag, else that of `COURSER_CONTEXT`, else the one that is used.
@@ -177,6 +229,66 @@ mod tests {
         assert_eq!(read.by_name["b"].server.as_deref(), Some("s"));
         fs::write(&path, "{}").expect("written");
         assert!(Contexts::load(&path).is_err());
+    }
+
+    /// A context of an earlier version had what was said behind `--mqtt` and `--server`.
+    fn with_passwords() -> Contexts {
+        let mut contexts = contexts();
+        let of = |name: &str| contexts.by_name[name].clone();
+        let (mut operators, mut messages) = (of("a"), of("b"));
+        operators.server = Some("http://admin:hunter2@h:1".into());
+        let mqtt = messages.mqtt.as_mut().expect("it is for MQTT");
+        mqtt.url = "mqtts://u:hunter2@h".into();
+        let harmless = of("b");
+        contexts.by_name = [
+            ("a".into(), operators),
+            ("b".into(), messages),
+            ("c".into(), harmless),
+        ]
+        .into();
+        contexts
+    }
+
+    #[test]
+    fn a_password_of_an_earlier_version_is_not_used_and_goes_with_the_next_change() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("contexts.json");
+        let mode = |path: &Path| {
+            let found = fs::metadata(path).expect("it is there");
+            found.permissions().mode() & 0o777
+        };
+        let text = serde_json::to_string(&with_passwords()).expect("text");
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("changed");
+        let loaded = Contexts::load(&path).expect("contexts");
+        assert_eq!(mode(&path), 0o600, "until then nobody else reads it");
+        let server = loaded.by_name["a"].server.as_deref();
+        assert_eq!(server, Some("http://h:1"));
+        let url = |name: &str| loaded.by_name[name].mqtt.as_ref().map(|it| &*it.url);
+        assert_eq!(url("b"), Some("mqtts://u@h"), "the user stays");
+        assert_eq!(url("c"), Some("mqtts://h"));
+        let left = path.with_extension("new");
+        fs::write(&left, "of a save that was broken off").expect("written");
+        fs::set_permissions(&left, fs::Permissions::from_mode(0o644)).expect("changed");
+        loaded.save(&path).expect("saved");
+        assert_eq!(mode(&path), 0o600);
+        let text = fs::read_to_string(&path).expect("text");
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn what_is_said_of_passwords_names_the_contexts_and_shows_none() {
+        let mut contexts = with_passwords();
+        let names = contexts.leave_passwords_out();
+        assert_eq!(names, ["a", "b"]);
+        assert!(contexts.leave_passwords_out().is_empty());
+        let said = said_of_passwords(Path::new("/x/contexts.json"), &names);
+        assert!(
+            said.starts_with(
+                "/x/contexts.json has a password in the URL of context \"a\", \"b\", "
+            )
+        );
+        assert!(said.contains("--password-file FILE") && said.contains("--token-file FILE"));
     }
 
     #[test]

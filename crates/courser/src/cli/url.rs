@@ -67,6 +67,33 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
     })
 }
 
+/// A URL without the password that it has; of one that cannot be read, without all that may be a part of one. None: it has none.
+pub(crate) fn without_password(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://")?;
+    if scheme == "unix" {
+        return None;
+    }
+    let authority = rest
+        .split_once('/')
+        .map_or(rest, |(authority, _)| authority);
+    let login = authority.rsplit_once('@').map(|(login, _)| login);
+    let is_http = scheme == "http" || scheme == "https";
+    match login {
+        // Who asks a server by HTTP is not said in its URL.
+        Some(login) if is_http => Some(format!("{scheme}://{}", &rest[login.len() + 1..])),
+        Some(login) => {
+            let (user, password) = login.split_once(':')?;
+            let place = &rest[login.len()..];
+            (!password.is_empty()).then(|| format!("{scheme}://{user}{place}"))
+        }
+        None if is_http || parse(text).is_err() => {
+            let (_, place) = rest.rsplit_once('@')?;
+            Some(format!("{scheme}://{place}"))
+        }
+        None => None,
+    }
+}
+
 /// Behind the host is something else; it is also what remains of a password with a slash.
 const NO_PORT: &str = "no port behind the host of the URL: write mqtt://[user[:password]@]host[:port]/topic with a port of 1 to 65535; in \
                        user and password / is written %2F, and @ %40";
@@ -179,6 +206,30 @@ mod tests {
         let found = parse("mqtt://u:50%off@h").expect("a URL");
         assert_eq!(found.password.as_deref(), Some("50%off"));
         assert!(parse("mqtt://u:%ff@h").is_err(), "no text");
+    }
+
+    #[test]
+    fn a_password_is_taken_out_of_a_url_and_nothing_else() {
+        for (text, expected) in [
+            ("mqtt://u:p@h:1/t", Some("mqtt://u@h:1/t")),
+            ("mqtts://u:p:q@[::1]", Some("mqtts://u@[::1]")),
+            ("mqtt://u:p@q@h", Some("mqtt://u@h")),
+            ("mqtt://:p@h", Some("mqtt://@h")),
+            ("mqtt://u:p/more@h", Some("mqtt://h")),
+            ("mqttx://u:p@h", Some("mqttx://u@h")),
+            ("http://u:p@h:1", Some("http://h:1")),
+            ("http://u@h:1", Some("http://h:1")),
+            ("http://u:p/more@h:1", Some("http://h:1")),
+            ("mqtt://u@h:1/t", None),
+            ("mqtt://u:@h", None),
+            ("mqtt://h/a@b", None),
+            ("mqtt://h:1", None),
+            ("http://h:1", None),
+            ("unix:///run/u:p@h", None),
+            ("/run/u:p@h", None),
+        ] {
+            assert_eq!(without_password(text).as_deref(), expected, "{text}");
+        }
     }
 
     /// `"s3cr" is no port` went to logs and to whoever looked on.

@@ -49,7 +49,7 @@ enum Verb {
 /// What is kept of a server.
 #[derive(Args, Debug)]
 struct New {
-    /// For operators: http://HOST:PORT, the path of a socket, or that of a data folder
+    /// For operators: HOST:PORT, http://HOST:PORT, the path of a socket, or that of a data folder
     #[arg(long, value_name = "SERVER", required_unless_present = "mqtt")]
     server: Option<String>,
     /// File with its token
@@ -134,11 +134,12 @@ fn absolute(file: Option<&PathBuf>) -> Result<Option<PathBuf>, String> {
 
 /// A server as it is from any folder.
 fn server(text: &str) -> Result<String, String> {
-    Server::parse(text)?;
-    if text.contains("://") {
-        return Ok(text.to_owned());
+    let server = Server::parse(text)?;
+    if let Server::Http(_) = server {
+        return Ok(server.to_string());
     }
-    let path = path::absolute(text).map_err(|error| error.to_string())?;
+    let path = text.strip_prefix("unix:").unwrap_or(text);
+    let path = path::absolute(path).map_err(|error| error.to_string())?;
     Ok(path.display().to_string())
 }
 

@@ -45,7 +45,6 @@ impl Redirection {
                 to: all,
                 permanent: self.permanent,
             },
-            field: "client",
             what: "send away",
         };
         self.among.run(server, &deed)

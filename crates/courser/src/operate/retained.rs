@@ -44,7 +44,6 @@ impl RetainedDeletion {
                 let deed = Deed {
                     path: PATH,
                     act: Act::Delete,
-                    field: "",
                     what: "take away the retained message of",
                 };
                 self.consent.run(server, &deed, Chosen::Named(&self.topics))

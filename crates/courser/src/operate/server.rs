@@ -21,7 +21,7 @@ use crate::cli::units::wait;
 /// Flags of every command that asks a server. Flags go before variables, those before the context.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServerFlags {
-    /// http://HOST:PORT, the path of a socket, or that of a data folder [variable: COURSER_SERVER; default: ./data, else http://127.0.0.1:18080]
+    /// HOST:PORT, http://HOST:PORT, the path of a socket, or that of a data folder [variable: COURSER_SERVER; default: ./data, else http://127.0.0.1:18080]
     #[arg(long, value_name = "SERVER", global = true)]
     server: Option<String>,
     /// File with the token for HTTP [variable: COURSER_TOKEN_FILE]

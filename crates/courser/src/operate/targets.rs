@@ -70,8 +70,6 @@ pub(super) enum Chosen<'n> {
 pub(super) struct Deed {
     pub(super) path: &'static str,
     pub(super) act: Act,
-    /// Where the answer of GET says whether it is there; empty: it is, if there is an answer.
-    pub(super) field: &'static str,
     pub(super) what: &'static str,
 }
 
@@ -186,28 +184,43 @@ impl Consent {
     }
 }
 
+/// The server decides what is only asked about too, so that it refuses then what it would refuse.
 async fn one(client: &Client, deed: &Deed, name: &str, meant: Meant) -> Result<Value, ClientError> {
     let path = format!("{}/{}", deed.path, escaped(name));
-    match (meant, &deed.act) {
-        (Meant::OnlySay, _) => {
-            let found = client.get(&path, &[]).await?;
-            let there = deed.field.is_empty() || !found[deed.field].is_null();
-            Ok(match there {
-                true => would(deed.what, name),
-                false => would_not(name),
-            })
-        }
-        (Meant::Do, Act::Delete) => client.delete(&path).await,
-        (Meant::Do, Act::Disable) => {
+    let path = match &deed.act {
+        Act::Delete | Act::Disable => path,
+        Act::Redirect { .. } => path + "/redirect",
+    };
+    let path = match meant {
+        Meant::Do => path,
+        Meant::OnlySay => dry_run(&path),
+    };
+    let done = match &deed.act {
+        Act::Delete => client.delete(&path).await,
+        Act::Disable => {
             let change = json!({"state": "disabled"});
             client.send(Verb::Patch, &path, &change).await
         }
-        (Meant::Do, Act::Redirect { to, permanent }) => {
+        Act::Redirect { to, permanent } => {
             let elsewhere = json!({"to": to, "permanent": permanent});
-            let path = format!("{path}/redirect");
             client.send(Verb::Post, &path, &elsewhere).await
         }
-    }
+    }?;
+    Ok(match meant {
+        Meant::Do => done,
+        Meant::OnlySay if is_unchanged(&done) => would_not(name),
+        Meant::OnlySay => would(deed.what, name),
+    })
+}
+
+/// The same place, of which it is only asked what would be done there.
+pub(super) fn dry_run(path: &str) -> String {
+    format!("{path}?dry_run=true")
+}
+
+/// Whether an answer says that there is nothing to do.
+pub(super) fn is_unchanged(done: &Value) -> bool {
+    done["done"] == "unchanged"
 }
 
 /// A row of the answer.

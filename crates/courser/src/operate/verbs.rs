@@ -195,7 +195,6 @@ pub(crate) fn run_clients(arguments: &Clients) -> Exit {
             &Deed {
                 path: "/api/v1/clients",
                 act: Act::Delete,
-                field: "client",
                 what: "close the connection of",
             },
         ),
@@ -237,7 +236,6 @@ pub(crate) fn run_sessions(arguments: &Sessions) -> Exit {
             &Deed {
                 path: "/api/v1/sessions",
                 act: Act::Delete,
-                field: "",
                 what: "end the session of",
             },
         ),

@@ -14,6 +14,7 @@ use super::bad;
 use crate::AppState;
 use crate::api;
 use crate::error::{ApiError, Code};
+use crate::routes::body::How;
 
 /// How names of limits begin that all clients of a domain have together.
 const RETAINED: &str = "retained_";
@@ -152,6 +153,28 @@ pub(super) fn domain_changed(before: Domain, change: &api::Limits) -> Result<Dom
         limits: limits(before.limits, &of_each)?,
         retained: limits(before.retained, &retained)?,
     })
+}
+
+/// What became of something, or would, which was the first of these and is the second.
+pub(super) fn changed<T: Serialize + PartialEq>(
+    how: How,
+    name: &impl ToString,
+    (before, after): (T, T),
+) -> api::Changed {
+    let shown = |it: &T| {
+        how.dry_run
+            .then(|| serde_json::to_value(it).unwrap_or_default())
+    };
+    let done = match before == after {
+        true => "unchanged",
+        false => how.said("changed", "would change"),
+    };
+    api::Changed {
+        done: done.to_owned(),
+        what: name.to_string(),
+        before: shown(&before),
+        after: shown(&after),
+    }
 }
 
 pub(super) fn rule_of(name: &RoleName, number: usize, rule: &Rule) -> api::Rule {

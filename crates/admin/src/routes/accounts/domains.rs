@@ -9,10 +9,10 @@ use utoipa_axum::routes;
 use super::{change, convert, table};
 use crate::AppState;
 use crate::access::Principal;
-use crate::api::{self, DomainChange, Done};
+use crate::api::{self, Changed, DomainChange};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{List, ListParams, ListQuery, list_here};
-use crate::routes::body::{Named, Sent};
+use crate::routes::body::{How, Named, Sent};
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
@@ -53,32 +53,31 @@ async fn domain(
 }
 
 /// Changes limits of a domain: of everybody in it for whom neither user nor roles say something else, and of what all of them have retained.
-#[utoipa::path(patch, path = "/api/v1/domains/{name}", params(("name" = String, Path, description = "Name of the domain")), request_body = DomainChange, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
+#[utoipa::path(patch, path = "/api/v1/domains/{name}", params(("name" = String, Path, description = "Name of the domain"), How), request_body = DomainChange, responses((status = 200, body = Changed), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 async fn set(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     Named(name): Named,
+    how: How,
     Sent(asked): Sent<DomainChange>,
-) -> Result<Json<Done>, ApiError> {
+) -> Result<Json<Changed>, ApiError> {
     let name = find(&name)?;
-    let what = change(&state, |table| {
+    let changed = change(&state, how, |table| {
         let before = table.domain(name);
         let after = convert::domain_changed(before, &asked.limits)?;
-        Ok(if after == before {
-            (None, "unchanged")
-        } else {
-            (Some(Command::PutDomain(name, after)), "changed")
-        })
+        let [was, is] = [before, after].map(|domain| convert::domain(name, domain));
+        let command = (after != before).then_some(Command::PutDomain(name, after));
+        Ok((command, convert::changed(how, &name, (was, is))))
     })
     .await?;
+    if how.dry_run {
+        return Ok(Json(changed));
+    }
     tracing::info!(
         event = "domain_changed",
         by = principal.name,
         domain = name.as_str(),
         "an operator changed a domain"
     );
-    Ok(Json(Done {
-        done: what.to_owned(),
-        what: name.to_string(),
-    }))
+    Ok(Json(changed))
 }

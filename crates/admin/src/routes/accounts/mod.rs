@@ -19,6 +19,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::AppState;
 use crate::error::{ApiError, Code};
+use crate::routes::body::How;
 
 /// How often a change is thought out again because others came first, and the pause between.
 const ATTEMPTS_MAX: usize = 200;
@@ -53,10 +54,11 @@ fn table(state: &AppState) -> Result<std::sync::Arc<Table>, ApiError> {
     }
 }
 
-/// Makes the change that `think` finds right for the table as it is; what else `think` gives is given back. No command: there is
-/// nothing to change.
+/// Makes the change that `think` finds right for the table as it is, or only checks it; what else `think` gives is given back. No
+/// command: there is nothing to change.
 async fn change<T>(
     state: &AppState,
+    how: How,
     mut think: impl FnMut(&Table) -> Result<(Option<Command>, T), ApiError>,
 ) -> Result<T, ApiError> {
     for _ in 0..ATTEMPTS_MAX {
@@ -65,6 +67,10 @@ async fn change<T>(
         let Some(command) = command else {
             return Ok(told);
         };
+        if how.dry_run {
+            table.check(&command).map_err(ChangeError::Refused)?;
+            return Ok(told);
+        }
         let changed = state.control.change_accounts(table.revision(), command);
         match changed.await {
             Ok(_) => return Ok(told),

@@ -8,7 +8,6 @@ use axum::{Extension, Json};
 use courser_access::{
     self as access, Command, Identity, Principal, Rights, Role, RoleName, Sharing, Table,
 };
-use courser_broker::ChangeError;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -17,10 +16,11 @@ use utoipa_axum::routes;
 use super::{bad, change, convert, parameters, table};
 use crate::AppState;
 use crate::access::Principal as Operator;
-use crate::api::{self, Decision, Done, NewRole, RoleChange};
+use crate::api::{self, Changed, Decision, Done, NewRole, RoleChange};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{List, ListParams, ListQuery, list_here};
-use crate::routes::body::{Named, Sent};
+use crate::routes::body::{How, Named, Sent};
+use crate::routes::done;
 use crate::routes::topics::{check_filter, check_name};
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
@@ -29,13 +29,6 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(role, set, remove))
         .routes(routes!(rules))
         .routes(routes!(test))
-}
-
-fn done(what: &str, name: &RoleName) -> Json<Done> {
-    Json(Done {
-        done: what.to_owned(),
-        what: name.to_string(),
-    })
 }
 
 fn find<'a>(table: &'a Table, name: &RoleName) -> Result<&'a Arc<Role>, ApiError> {
@@ -82,7 +75,7 @@ async fn add(
         administration: convert::administration(asked.administration),
         limits: convert::limits(Default::default(), &asked.limits)?,
     };
-    change(&state, |table| {
+    change(&state, How::default(), |table| {
         if table.role(name.as_str()).is_some() {
             let message = format!("there is a role {name} already");
             return Err(ApiError::new(Code::RoleExists, message));
@@ -99,44 +92,26 @@ async fn add(
     Ok(done("added", &name))
 }
 
-/// How to change it.
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(default, deny_unknown_fields)]
-struct How {
-    /// Only say what would be done: `would change`, or `unchanged`. What would be refused is refused.
-    dry_run: bool,
-}
-
 /// Changes rules, administration and limits of a role. A right that is gone counts at the next message of everybody who has the role.
-#[utoipa::path(patch, path = "/api/v1/roles/{name}", params(("name" = String, Path, description = "Name of the role"), How), request_body = RoleChange, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
+#[utoipa::path(patch, path = "/api/v1/roles/{name}", params(("name" = String, Path, description = "Name of the role"), How), request_body = RoleChange, responses((status = 200, body = Changed), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn set(
     State(state): State<AppState>,
     Extension(principal): Extension<Operator>,
     Named(name): Named,
-    how: Result<Query<How>, QueryRejection>,
+    how: How,
     Sent(asked): Sent<RoleChange>,
-) -> Result<Json<Done>, ApiError> {
+) -> Result<Json<Changed>, ApiError> {
     let name = convert::role_name(&name)?;
-    let how = parameters(how)?;
-    let what = change(&state, |table| {
+    let changed = change(&state, how, |table| {
         let before = find(table, &name)?;
         let after = changed(before, &name, &asked)?;
-        if after == **before {
-            return Ok((None, "unchanged"));
-        }
-        let command = Command::PutRole(name.clone(), after);
-        if how.dry_run {
-            table
-                .check(&command)
-                .map_err(|refusal| ApiError::from(ChangeError::Refused(refusal)))?;
-            return Ok((None, "would change"));
-        }
-        Ok((Some(command), "changed"))
+        let [was, is] = [before, &after].map(|role| convert::role(&name, role));
+        let command = (after != **before).then(|| Command::PutRole(name.clone(), after));
+        Ok((command, convert::changed(how, &name, (was, is))))
     })
     .await?;
     if how.dry_run {
-        return Ok(done(what, &name));
+        return Ok(Json(changed));
     }
     tracing::info!(
         event = "role_changed",
@@ -144,7 +119,7 @@ async fn set(
         role = name.as_str(),
         "an operator changed a role"
     );
-    Ok(done(what, &name))
+    Ok(Json(changed))
 }
 
 fn changed(before: &Role, name: &RoleName, asked: &RoleChange) -> Result<Role, ApiError> {
@@ -172,18 +147,22 @@ fn changed(before: &Role, name: &RoleName, asked: &RoleChange) -> Result<Role, A
 }
 
 /// Removes a role that no user has.
-#[utoipa::path(delete, path = "/api/v1/roles/{name}", params(("name" = String, Path, description = "Name of the role")), responses((status = 200, body = Done), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
+#[utoipa::path(delete, path = "/api/v1/roles/{name}", params(("name" = String, Path, description = "Name of the role"), How), responses((status = 200, body = Done), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn remove(
     State(state): State<AppState>,
     Extension(principal): Extension<Operator>,
     Named(name): Named,
+    how: How,
 ) -> Result<Json<Done>, ApiError> {
     let name = convert::role_name(&name)?;
-    change(&state, |table| {
+    change(&state, how, |table| {
         find(table, &name)?;
         Ok((Some(Command::RemoveRole(name.clone())), ()))
     })
     .await?;
+    if how.dry_run {
+        return Ok(done("would remove", &name));
+    }
     tracing::info!(
         event = "role_removed",
         by = principal.name,

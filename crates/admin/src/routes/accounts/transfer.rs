@@ -3,21 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::{Extension, Json};
 use courser_access::{Administration, Command, DomainName, Table};
-use serde::Deserialize;
-use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{change, convert, parameters, table};
+use super::{change, convert, table};
 use crate::AppState;
 use crate::access::Principal;
 use crate::api::Imported;
 use crate::error::{ApiError, ErrorBody};
-use crate::routes::body::Sent;
+use crate::routes::body::{How, Sent};
 
 /// Bytes of an import: some 100,000 users. One entry of the log carries all of it.
 const IMPORT_BYTES_MAX: usize = 32 << 20;
@@ -45,33 +42,18 @@ async fn export(
     Ok(Json(table))
 }
 
-/// How to import.
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(default, deny_unknown_fields)]
-struct How {
-    /// Only say what would change.
-    dry_run: bool,
-}
-
 /// Replaces all users and roles by those of an export, at once. Whose user is not among them is disconnected.
 #[utoipa::path(put, path = "/api/v1/access", params(How), request_body = Object, responses((status = 200, body = Imported), (status = 400, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn import(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
-    how: Result<Query<How>, QueryRejection>,
+    how: How,
     Sent(new): Sent<Table>,
 ) -> Result<Json<Imported>, ApiError> {
-    let how = parameters(how)?;
     convert::no_zeros(&new)?;
-    let imported = change(&state, |before| {
+    let imported = change(&state, how, |before| {
         let imported = difference(before, &new, how.dry_run);
-        let command = Command::Replace(Box::new(new.clone()));
-        // What would be refused is refused in a dry run too.
-        before
-            .check(&command)
-            .map_err(|refusal| ApiError::from(courser_broker::ChangeError::Refused(refusal)))?;
-        Ok(((!how.dry_run).then_some(command), imported))
+        Ok((Some(Command::Replace(Box::new(new.clone()))), imported))
     })
     .await?;
     if !how.dry_run {

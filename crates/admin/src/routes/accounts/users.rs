@@ -11,24 +11,17 @@ use utoipa_axum::routes;
 use super::{bad, change, convert, table};
 use crate::AppState;
 use crate::access::Principal;
-use crate::api::{self, Done, NewPassword, NewUser, UserChange};
+use crate::api::{self, Changed, Done, NewPassword, NewUser, UserChange};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{List, ListParams, ListQuery, list_here};
-use crate::routes::body::{Named, Sent};
+use crate::routes::body::{How, Named, Sent};
+use crate::routes::done;
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(users, add))
         .routes(routes!(user, set, remove))
         .routes(routes!(set_password))
-}
-
-/// What was done to a user.
-fn done(what: &str, name: &UserName) -> Json<Done> {
-    Json(Done {
-        done: what.to_owned(),
-        what: name.to_string(),
-    })
 }
 
 fn unknown(name: &UserName) -> ApiError {
@@ -98,7 +91,7 @@ async fn add(
         (None, Some(hash)) => user.password = Some(hash.text().parse().map_err(bad)?),
         (None, None) => {}
     }
-    change(&state, |table| {
+    change(&state, How::default(), |table| {
         exists_not(table, &name)?;
         Ok((Some(Command::PutUser(name.clone(), user.clone())), ()))
     })
@@ -123,15 +116,16 @@ fn exists_not(table: &Table, name: &UserName) -> Result<(), ApiError> {
 }
 
 /// Changes state, roles and limits of a user. Who is disabled is disconnected, and a right that is gone counts at the next message.
-#[utoipa::path(patch, path = "/api/v1/users/{name}", params(("name" = String, Path, description = "User name, percent-encoded")), request_body = UserChange, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
+#[utoipa::path(patch, path = "/api/v1/users/{name}", params(("name" = String, Path, description = "User name, percent-encoded"), How), request_body = UserChange, responses((status = 200, body = Changed), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn set(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     Named(name): Named,
+    how: How,
     Sent(asked): Sent<UserChange>,
-) -> Result<Json<Done>, ApiError> {
+) -> Result<Json<Changed>, ApiError> {
     let name = convert::user_name(&name)?;
-    let what = change(&state, |table| {
+    let changed = change(&state, how, |table| {
         let before = find(table, &name)?;
         let mut user = User::clone(before);
         if let Some(state) = asked.state {
@@ -144,32 +138,37 @@ async fn set(
             user.roles.remove(&convert::role_name(role)?);
         }
         user.limits = convert::limits(user.limits, &asked.limits)?;
-        if user == **before {
-            return Ok((None, "unchanged"));
-        }
-        Ok((Some(Command::PutUser(name.clone(), user)), "changed"))
+        let [was, is] = [before, &user].map(|user| convert::user(&name, user));
+        let command = (user != **before).then(|| Command::PutUser(name.clone(), user));
+        Ok((command, convert::changed(how, &name, (was, is))))
     })
     .await?;
+    if how.dry_run {
+        return Ok(Json(changed));
+    }
     tracing::info!(
         event = "user_changed",
         by = principal.name,
         user = name.as_str(),
         "an operator changed a user"
     );
-    Ok(done(what, &name))
+    Ok(Json(changed))
 }
 
 /// Gives a user another password, or takes it away. Whoever came in with the old one is disconnected and keeps the session.
-#[utoipa::path(put, path = "/api/v1/users/{name}/password", params(("name" = String, Path, description = "User name, percent-encoded")), request_body = NewPassword, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
+#[utoipa::path(put, path = "/api/v1/users/{name}/password", params(("name" = String, Path, description = "User name, percent-encoded"), How), request_body = NewPassword, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn set_password(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     Named(name): Named,
+    how: How,
     Sent(asked): Sent<NewPassword>,
 ) -> Result<Json<Done>, ApiError> {
     let name = convert::user_name(&name)?;
     find(&*table(&state)?, &name)?;
     let (hash, scram) = match asked.password {
+        // Nobody is refused a password for what it is: none need be hashed.
+        Some(_) if how.dry_run => return Ok(done("would change", &name)),
         Some(password) => {
             let (hash, scram) = convert::credentials(&state, password, asked.scram).await?;
             (Some(hash), scram)
@@ -177,13 +176,16 @@ async fn set_password(
         None if asked.scram => return Err(bad("scram: its keys can only be made of a password")),
         None => (None, None),
     };
-    change(&state, |table| {
+    change(&state, how, |table| {
         let mut user = User::clone(find(table, &name)?);
         user.password = hash.clone();
         user.scram = scram.clone();
         Ok((Some(Command::PutUser(name.clone(), user)), ()))
     })
     .await?;
+    if how.dry_run {
+        return Ok(done("would change", &name));
+    }
     tracing::info!(
         event = "user_password_changed",
         by = principal.name,
@@ -194,18 +196,22 @@ async fn set_password(
 }
 
 /// Removes a user: its connections end with 0x87, and its sessions.
-#[utoipa::path(delete, path = "/api/v1/users/{name}", params(("name" = String, Path, description = "User name, percent-encoded")), responses((status = 200, body = Done), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
+#[utoipa::path(delete, path = "/api/v1/users/{name}", params(("name" = String, Path, description = "User name, percent-encoded"), How), responses((status = 200, body = Done), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn remove(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     Named(name): Named,
+    how: How,
 ) -> Result<Json<Done>, ApiError> {
     let name = convert::user_name(&name)?;
-    change(&state, |table| {
+    change(&state, how, |table| {
         find(table, &name)?;
         Ok((Some(Command::RemoveUser(name.clone())), ()))
     })
     .await?;
+    if how.dry_run {
+        return Ok(done("would remove", &name));
+    }
     tracing::info!(
         event = "user_removed",
         by = principal.name,

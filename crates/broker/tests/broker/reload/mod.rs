@@ -199,6 +199,38 @@ fn a_thousand_that_ask_and_end_at_once_are_spread_over_turns() {
     broker.stop().expect("nothing failed");
 }
 
+/// The same of those that come: while the shard has all that it can do, three hundred want to be let in.
+#[test]
+fn a_storm_of_newcomers_is_let_in_over_turns() {
+    const NEWCOMERS: usize = 300;
+    let broker = crate::support::broker(1, &[], |_| {});
+    let address = broker.addresses()[0];
+    let mut clients = thousand(address);
+    for _ in 0..10 {
+        clients.iter_mut().for_each(|it| it.send(0xC0, &[]));
+    }
+    let newcomers = (0..NEWCOMERS).map(|_| Client::open(address));
+    let newcomers: Vec<_> = newcomers.collect();
+    for client in &mut clients {
+        for _ in 0..10 {
+            assert_eq!(client.receive().first, 0xD0, "each has its answer");
+        }
+    }
+    let control = broker.control();
+    let counters = loop {
+        let report = asked(control.report(ShardId(0))).expect("it runs");
+        if report.counters.sockets == (CLIENTS + NEWCOMERS) as u64 {
+            break report.counters;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    let let_in = counters.most_let_in_in_turn;
+    // A turn's budget by what each of them costs, and whoever is begun is finished.
+    assert!((2..=21).contains(&let_in), "{let_in} came in in one turn");
+    drop(newcomers);
+    broker.stop().expect("nothing failed");
+}
+
 /// One message for a thousand and more, too many for a run, is as many writes: they are spread over turns, everybody gets everything in order, and
 /// who is answered meanwhile gets the answer.
 #[test]

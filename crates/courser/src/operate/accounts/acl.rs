@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use courser_admin::client::Verb;
 use serde_json::json;
 
-use super::{changed, note_if_open, role, send};
+use super::{changed, note_if_open, role, say_would, send};
 use crate::cli::exit::{Exit, usage};
 use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::{Output, OutputFlags, plain, say};
@@ -150,19 +150,12 @@ impl RuleOfRole {
         }
     }
 
-    /// Says what would be done. The server is asked, which refuses then what it would refuse.
+    /// Says what would be done.
     fn would(&self, server: &ServerFlags, field: &str, deed: &str, consent: &Consent) -> Exit {
-        server.ask(async |client| {
-            let change = json!({field: [self.text()]});
-            let path = format!("{}?dry_run=true", role::path(&self.role));
-            let found = client.send(Verb::Patch, &path, &change).await?;
-            let done = match found["done"].as_str() {
-                Some("unchanged") => Vec::new(),
-                Some(_) | None => vec![deed.to_owned()],
-            };
-            consent.would(&done, &self.role)?;
-            Ok(Exit::Done)
-        })
+        let change = json!({field: [self.text()]});
+        let path = role::path(&self.role);
+        let question = (Verb::Patch, path.as_str(), &change);
+        say_would(server, question, (deed, &self.role), consent)
     }
 }
 

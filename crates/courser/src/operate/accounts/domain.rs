@@ -74,9 +74,7 @@ pub(crate) fn run(arguments: &Domains) -> Exit {
                 above: Above::Settings,
                 body: json!({"limits": limits::as_json(quotas)}),
             };
-            change.run(server, consent, |domain| {
-                limits::would(quotas, &domain["limits"])
-            })
+            change.run(server, consent)
         }
     }
 }

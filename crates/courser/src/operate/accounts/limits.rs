@@ -77,16 +77,17 @@ pub(super) fn lowered(limits: &[Limit], now: &Value, above: Above) -> Option<Str
     (!lowered.is_empty()).then(|| lowered.join(" and "))
 }
 
-/// What would be another of somebody who has these now.
-pub(super) fn would(limits: &[Limit], now: &Value) -> Vec<String> {
-    let others = limits
+/// What is another between these limits and those, in words.
+pub(super) fn differences(before: &Value, after: &Value) -> Vec<String> {
+    let none = Map::new();
+    let [before, after] = [before, after].map(|limits| limits.as_object().unwrap_or(&none));
+    let set = after
         .iter()
-        .filter(|limit| now[&limit.name].as_u64() != limit.value.map(u64::from));
-    let said = others.map(|limit| match limit.value {
-        Some(value) => format!("set {} to {value} for", limit.name),
-        None => format!("take the limit {} from", limit.name),
-    });
-    said.collect()
+        .filter(|(name, value)| before.get(*name) != Some(value));
+    let set = set.map(|(name, value)| format!("set {name} to {value} for"));
+    let taken = before.keys().filter(|name| !after.contains_key(*name));
+    let taken = taken.map(|name| format!("take the limit {name} from"));
+    set.chain(taken).collect()
 }
 
 #[cfg(test)]
@@ -135,9 +136,11 @@ mod tests {
 
     #[test]
     fn only_what_is_another_would_change() {
-        let limits = ["a=1", "b=2", "c=none", "d=none"].map(|text| limit(text).expect("a limit"));
-        let now = serde_json::json!({"a": 1, "b": 1, "c": 1});
-        let said = ["set b to 2 for", "take the limit c from"];
-        assert_eq!(would(&limits, &now), said);
+        let before = serde_json::json!({"a": 1, "b": 1, "c": 1});
+        let after = serde_json::json!({"a": 1, "b": 2, "d": 3});
+        let said = ["set b to 2 for", "set d to 3 for", "take the limit c from"];
+        assert_eq!(differences(&before, &after), said);
+        assert!(differences(&before, &before).is_empty());
+        assert!(differences(&Value::Null, &Value::Null).is_empty());
     }
 }

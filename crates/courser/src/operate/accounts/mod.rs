@@ -20,7 +20,7 @@ use serde_json::Value;
 use self::limits::{Above, Limit};
 use super::print::OutputFlags;
 use super::server::ServerFlags;
-use super::targets::{Consent, Meant};
+use super::targets::{Consent, Meant, dry_run, is_unchanged};
 use crate::cli::exit::Exit;
 
 /// Sends a change and says what was done.
@@ -32,18 +32,47 @@ fn send(server: &ServerFlags, verb: Verb, path: &str, body: &Value, output: &Out
     })
 }
 
-/// Says what a change would make of what a name stands for, as that is now.
+/// Says what a change would do to what a name stands for, in these words. The server is asked, which refuses then what it would refuse.
 fn say_would(
     server: &ServerFlags,
-    (name, path): (&str, &str),
+    (verb, path, body): (Verb, &str, &Value),
+    (deed, name): (&str, &str),
     consent: &Consent,
-    would: impl FnOnce(&Value) -> Vec<String>,
 ) -> Exit {
     server.ask(async |client| {
-        let now = client.get(path, &[]).await?;
-        consent.would(&would(&now), name)?;
+        let asked = client.send(verb, &dry_run(path), body).await?;
+        let done = match is_unchanged(&asked) {
+            true => Vec::new(),
+            false => vec![deed.to_owned()],
+        };
+        consent.would(&done, name)?;
         Ok(Exit::Done)
     })
+}
+
+/// What an answer to such a question says would be another, in words.
+fn differences(asked: &Value) -> Vec<String> {
+    let (before, after) = (&asked["before"], &asked["after"]);
+    let administration = match (&before["administration"], &after["administration"]) {
+        (Value::String(before), Value::String(after)) if before != after => {
+            Some(format!("set administration from {before} to {after} of"))
+        }
+        _ => None,
+    };
+    let added = only_in(&after["roles"], &before["roles"]);
+    let added = added.map(|role| format!("give {role} to"));
+    let removed = only_in(&before["roles"], &after["roles"]);
+    let removed = removed.map(|role| format!("take {role} from"));
+    let limits = limits::differences(&before["limits"], &after["limits"]);
+    let all = administration.into_iter().chain(added).chain(removed);
+    all.chain(limits).collect()
+}
+
+/// Texts of a list that another one has not.
+fn only_in<'l>(list: &'l Value, other: &'l Value) -> impl Iterator<Item = &'l str> {
+    let all = |list: &'l Value| list.as_array().map_or(&[][..], Vec::as_slice).iter();
+    let not_there = move |it: &&Value| !all(other).any(|other| other == *it);
+    all(list).filter(not_there).filter_map(Value::as_str)
 }
 
 /// A change of somebody who has limits. What it takes away is asked about.
@@ -63,19 +92,18 @@ struct Change<'c> {
 }
 
 impl Change<'_> {
-    /// Makes it, if that is meant; `would` says what would be another of what is like this now.
-    fn run(
-        &self,
-        server: &ServerFlags,
-        consent: &Consent,
-        would: impl FnOnce(&Value) -> Vec<String>,
-    ) -> Exit {
+    /// Makes it, if that is meant. The server says what would be another, and refuses before anybody is asked what it would refuse.
+    fn run(&self, server: &ServerFlags, consent: &Consent) -> Exit {
         server.ask(async |client| {
-            let now = match consent.wants_to_know() && self.depends_on_now(consent) {
-                true => client.get(self.path, &[]).await?,
+            let asked = match consent.wants_to_know() && self.depends_on_now(consent) {
+                true => {
+                    let path = dry_run(self.path);
+                    client.send(Verb::Patch, &path, &self.body).await?
+                }
                 false => Value::Null,
             };
-            let lowered = limits::lowered(self.quotas, &now["limits"], self.above);
+            let now = &asked["before"]["limits"];
+            let lowered = limits::lowered(self.quotas, now, self.above);
             match consent
                 .ask_meanwhile(self.question(lowered.as_deref()))
                 .await?
@@ -85,7 +113,7 @@ impl Change<'_> {
                     consent.output().output().deeds(&[done])?;
                 }
                 Meant::OnlySay => {
-                    let mut done = would(&now);
+                    let mut done = differences(&asked);
                     done.extend(lowered.map(|_| "drop what waits beyond the limits of".to_owned()));
                     consent.would(&done, self.name)?;
                 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use courser_admin::client::{Verb, escaped};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::limits::{self, Above, Limit};
 use super::{Change, changed, send, show};
@@ -106,18 +106,7 @@ impl RoleChange {
                 "limits": limits::as_json(&self.quotas),
             }),
         };
-        change.run(server, consent, |role| self.would(role))
-    }
-
-    /// What would be another of a role that is like this now.
-    fn would(&self, role: &Value) -> Vec<String> {
-        let before = role["administration"].as_str().unwrap_or_default();
-        let administration = self.administration.map(Administration::name);
-        let administration = administration.filter(|after| *after != before);
-        let administration =
-            administration.map(|after| format!("set administration from {before} to {after} of"));
-        let limits = limits::would(&self.quotas, &role["limits"]);
-        administration.into_iter().chain(limits).collect()
+        change.run(server, consent)
     }
 }
 
@@ -167,7 +156,6 @@ fn act(arguments: &Roles) -> Exit {
             &Deed {
                 path: PATH,
                 act: Act::Delete,
-                field: "",
                 what: "remove the role",
             },
         ),

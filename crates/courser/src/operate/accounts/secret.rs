@@ -24,6 +24,17 @@ impl PasswordFlags {
         self.scram
     }
 
+    /// The one of the file; without one any, and nobody is asked: for whoever does nothing with it.
+    ///
+    /// # Errors
+    /// As of [`read`](Self::read).
+    pub(super) fn read_if_in_a_file(&self) -> Result<String, String> {
+        match self.password_file {
+            Some(_) => self.read(),
+            None => Ok("any".to_owned()),
+        }
+    }
+
     /// The password.
     ///
     /// # Errors

@@ -128,19 +128,7 @@ impl UserChange {
                 "limits": limits::as_json(&self.quotas),
             }),
         };
-        change.run(server, consent, |user| self.would(user))
-    }
-
-    /// What would be another of a user that is like this now.
-    fn would(&self, user: &Value) -> Vec<String> {
-        let roles = user["roles"].as_array().map_or(&[][..], Vec::as_slice);
-        let has = |role: &String| roles.iter().any(|it| it.as_str() == Some(role));
-        let added = self.add_role.iter().filter(|role| !has(role));
-        let added = added.map(|role| format!("give {role} to"));
-        let removed = self.remove_role.iter().filter(|role| has(role));
-        let removed = removed.map(|role| format!("take {role} from"));
-        let limits = limits::would(&self.quotas, &user["limits"]);
-        added.chain(removed).chain(limits).collect()
+        change.run(server, consent)
     }
 }
 
@@ -202,21 +190,26 @@ fn set_password(
     consent: &Consent,
 ) -> Exit {
     const REPLACE: &str = "replace the password of";
-    match consent.ask(&format!("{REPLACE} {name}")) {
-        Ok(Meant::Do) => {}
-        Ok(Meant::OnlySay) => {
-            let would = |_: &Value| vec![REPLACE.to_owned()];
-            return say_would(server, (name, &path(name)), consent, would);
-        }
+    let meant = match consent.ask(&format!("{REPLACE} {name}")) {
+        Ok(meant) => meant,
         Err(exit) => return exit,
-    }
-    match password.read() {
-        Ok(text) => {
-            let path = format!("{}/password", path(name));
-            let new = json!({"password": text, "scram": password.scram()});
-            send(server, Verb::Put, &path, &new, consent.output())
+    };
+    let text = match meant {
+        Meant::Do => password.read(),
+        Meant::OnlySay => password.read_if_in_a_file(),
+    };
+    let text = match text {
+        Ok(text) => text,
+        Err(message) => return usage(&message),
+    };
+    let path = format!("{}/password", path(name));
+    let new = json!({"password": text, "scram": password.scram()});
+    match meant {
+        Meant::Do => send(server, Verb::Put, &path, &new, consent.output()),
+        Meant::OnlySay => {
+            let question = (Verb::Put, path.as_str(), &new);
+            say_would(server, question, (REPLACE, name), consent)
         }
-        Err(message) => usage(&message),
     }
 }
 
@@ -224,7 +217,6 @@ const fn deed(act: Act, what: &'static str) -> Deed {
     Deed {
         path: PATH,
         act,
-        field: "",
         what,
     }
 }
