@@ -188,7 +188,7 @@ fn m42_a_session_that_ends_is_written_in_small_parts() {
     assert!(life.finish() <= STEP_MAX);
 }
 
-/// All that it had was freed in one step, once it was written: 10,000 subscriptions and 65,535 holds are some 16,000 blocks of memory.
+/// All that it had was freed in one step, once it was written: 10,000 subscriptions, their scans and 65,535 holds are some 32,000 blocks.
 #[test]
 fn m42_what_is_gone_is_freed_in_small_parts() {
     let (mut life, number) = laden();
