@@ -15,6 +15,8 @@ use stored_support::{NOW, Setup};
 const BATCH: u64 = 64;
 /// Bytes of a checkpoint that a turn of the broker writes (`SLICE_BYTES` there).
 const SLICE: usize = 1024;
+/// Checkpoints of the same state.
+const ROUNDS: usize = 5;
 
 /// Nanoseconds that this thread has run: the machine may be busy with other things.
 fn on_cpu() -> f64 {
@@ -79,30 +81,43 @@ fn replay(name: &str, sessions: u32, messages: u64) {
     );
 }
 
-/// A checkpoint in slices, and a partition out of it.
-fn checkpoint(sessions: u32, messages: u64, expire: Expire) {
-    let mut setup = stored(sessions, messages, expire);
-    let partition = &mut setup.partition;
-    let mut pieces = Vec::new();
-    let mut slices = Vec::new();
+/// A checkpoint in slices: nanoseconds of each, on the wall; the pieces, and their bytes.
+fn written(partition: &mut Partition) -> (Vec<f64>, Vec<CheckpointPiece>, u64) {
+    let (mut slices, mut pieces) = (Vec::new(), Vec::new());
     assert!(partition.begin_checkpoint());
-    let end = loop {
+    loop {
         let start = Instant::now();
         let piece = partition.take_checkpoint_piece(SLICE);
         let end = partition.checkpoint_end();
         slices.push(start.elapsed().as_nanos() as f64);
         pieces.extend(piece);
         if let Some(end) = end {
-            break end;
+            return (slices, pieces, end.bytes);
         }
-    };
-    let megabytes = end.bytes as f64 / 1e6;
+    }
+}
+
+/// A checkpoint in slices, and a partition out of it.
+fn checkpoint(sessions: u32, messages: u64, expire: Expire) {
+    let mut setup = stored(sessions, messages, expire);
+    let (mut slices, mut pieces, bytes) = written(&mut setup.partition);
+    let megabytes = bytes as f64 / 1e6;
     let total: f64 = slices.iter().sum();
+    // The same again: each slice does the same work, and so the shortest of its times is that of the work.
+    let mut shortest = slices.clone();
+    for _ in 1..ROUNDS {
+        let (again, same, _) = written(&mut setup.partition);
+        assert_eq!((again.len(), same.len()), (slices.len(), pieces.len()));
+        let both = shortest.iter_mut().zip(again);
+        both.for_each(|(shortest, again)| *shortest = shortest.min(again));
+        pieces = same;
+    }
+    let longest_work = shortest.iter().copied().fold(0.0, f64::max) / 1e3;
     slices.sort_by(f64::total_cmp);
-    // On the wall, since a thread's time is counted in ticks: the longest are those in which the machine did something else.
+    // On the wall: the longest are those in which the machine did something else.
     let percentile = |part: f64| slices[((slices.len() - 1) as f64 * part) as usize] / 1e3;
     eprintln!(
-        "checkpoint: {sessions} sessions, {messages} references{}: {megabytes:.1} MB in {:.0} ms, {:.0} MB/s, slices p50 {:.0} µs, p90 {:.0} µs, longest {:.0} µs",
+        "checkpoint: {sessions} sessions, {messages} references{}: {megabytes:.1} MB in {:.0} ms, {:.0} MB/s, {} slices, p50 {:.0} µs, p90 {:.0} µs, longest {:.0} µs; longest of the shortest of {ROUNDS} rounds {longest_work:.0} µs",
         if expire == Expire::All {
             " to messages that expire"
         } else {
@@ -110,6 +125,7 @@ fn checkpoint(sessions: u32, messages: u64, expire: Expire) {
         },
         total / 1e6,
         megabytes / total * 1e9,
+        slices.len(),
         percentile(0.5),
         percentile(0.9),
         percentile(1.0)
@@ -169,4 +185,6 @@ fn main() {
     for expire in [Expire::None, Expire::All] {
         checkpoint(of(1_000, 1) as u32, of(1_000_000, 1_000), expire);
     }
+    // In one partition, as many as a node is to have.
+    checkpoint(of(1_000, 1) as u32, of(10_000_000, 1_000), Expire::None);
 }

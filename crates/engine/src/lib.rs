@@ -84,8 +84,8 @@ mod wall;
 
 pub use aside::AsideFilters;
 pub use checkpoint::{
-    CheckpointEnd, CheckpointNeeds, CheckpointPiece, EntrySet, NeededRecords, Restore,
-    RestoreError, Restored, STATE_VERSION, later_checkpoint,
+    AbandonedCheckpoint, CheckpointEnd, CheckpointNeeds, CheckpointPiece, EntrySet, NeededRecords,
+    Restore, RestoreError, Restored, STATE_VERSION, later_checkpoint,
 };
 pub use config::{Counts, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig, SessionRoom};
 pub use entry::{ENGINE_VERSION, EntryError, EntryView, FactView, later_version, left_of_skipped};

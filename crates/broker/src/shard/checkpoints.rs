@@ -124,38 +124,45 @@ impl Shard {
         let Some(mut checkpoints) = self.checkpoints.take() else {
             return;
         };
+        let mut took_us = 0;
         while let Ok(done) = checkpoints.link.done.try_recv() {
-            self.timed(|it| it.checkpoint_done(&mut checkpoints, done));
+            took_us += self.timed(|it| it.checkpoint_done(&mut checkpoints, done));
         }
-        match (&checkpoints.progress, self.saving()) {
+        took_us += match (&checkpoints.progress, self.saving()) {
             (Progress::None, Saves::Due) if self.hub.serving => self.begin_due(&mut checkpoints),
             (Progress::None, Saves::All) if self.hub.serving => {
-                if let Some(place) = self.partitions.longest_unsaved(LAST_BYTES_MIN) {
-                    self.timed(|it| it.begin_checkpoint(&mut checkpoints, place));
-                }
+                let unsaved = self.partitions.longest_unsaved(LAST_BYTES_MIN);
+                unsaved.map_or(0, |place| {
+                    self.timed(|it| it.begin_checkpoint(&mut checkpoints, place))
+                })
             }
             (&Progress::Pieces(place), Saves::Due | Saves::All) if checkpoints.is_at_work() => {
-                self.timed(|it| it.save_slice(&mut checkpoints, place));
+                self.timed(|it| it.save_slice(&mut checkpoints, place))
             }
             (
                 Progress::None | Progress::Pieces(_) | Progress::Given { .. } | Progress::Handed(_),
                 Saves::Due | Saves::Nothing | Saves::All,
-            ) => {}
+            ) => 0,
+        };
+        if matches!(checkpoints.progress, Progress::Given { .. }) {
+            took_us += self.timed(|it| it.hand_over(&mut checkpoints));
         }
-        self.hand_over(&mut checkpoints);
+        let longest = &mut self.hub.counters.longest_save_us;
+        *longest = took_us.max(*longest);
         self.checkpoints = Some(checkpoints);
     }
 
-    /// Begins the checkpoint that has been due for longest.
-    fn begin_due(&mut self, checkpoints: &mut Checkpoints) {
+    /// Begins the checkpoint that has been due for longest; microseconds of CPU.
+    fn begin_due(&mut self, checkpoints: &mut Checkpoints) -> u64 {
         let (stands, now) = (self.hub.disk_state().log_stands(), self.hub.now.tick);
         if self.disk_room == DiskRoom::Short {
             checkpoints.schedule.hurry(stands, now);
         }
         let has_news = |place: usize, saved: CheckpointAt| self.has_news(place, saved);
-        if let Some(place) = checkpoints.schedule.take_due(stands, now, has_news) {
-            self.timed(|it| it.begin_checkpoint(checkpoints, place));
-        }
+        let due = checkpoints.schedule.take_due(stands, now, has_news);
+        due.map_or(0, |place| {
+            self.timed(|it| it.begin_checkpoint(checkpoints, place))
+        })
     }
 
     /// Whether the partition at `place` has applied anything since its checkpoint at `saved`. One that has not needs no other: nothing above that
@@ -187,13 +194,11 @@ impl Shard {
         checkpoints.is_some_and(|it| it.schedule.is_resting(self.hub.now.tick))
     }
 
-    /// Does something for a checkpoint, and counts for how long.
-    fn timed(&mut self, what: impl FnOnce(&mut Self)) {
+    /// Does something for a checkpoint; gives the microseconds of CPU that it took.
+    fn timed(&mut self, what: impl FnOnce(&mut Self)) -> u64 {
         let begun = thread_cpu_us();
         what(self);
-        let took = thread_cpu_us() - begun;
-        let longest = &mut self.hub.counters.longest_save_us;
-        *longest = took.max(*longest);
+        thread_cpu_us() - begun
     }
 
     /// Begins a checkpoint of the partition at `place`, if that has applied anything since its last one.
@@ -290,9 +295,9 @@ impl Shard {
     /// Its pieces cannot be written.
     fn give_up(&mut self, checkpoints: &mut Checkpoints, place: usize) {
         let saved = self.saveable(place);
-        saved.cancel();
+        let abandoned = saved.cancel();
         checkpoints.progress = Progress::None;
-        checkpoints.send(Job::CheckpointCancelled(saved.id()));
+        checkpoints.send(Job::CheckpointCancelled(saved.id(), abandoned));
     }
 
     fn checkpoint_done(&mut self, checkpoints: &mut Checkpoints, done: CheckpointDone) {

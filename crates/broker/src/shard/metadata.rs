@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use courser_contract::{PartitionId, Term};
-use courser_engine::EntrySet;
+use courser_engine::{AbandonedCheckpoint, EntrySet};
 use courser_log::CheckpointAt;
 
 use super::Shard;
@@ -116,8 +116,8 @@ pub(super) trait Saveable {
     fn take_piece(&mut self, bytes: usize) -> Option<Bytes>;
     /// After the last piece: entries below that are still needed.
     fn end(&mut self) -> Option<EntrySet>;
-    /// It will not be written.
-    fn cancel(&mut self);
+    /// It will not be written. What it had gathered is for whoever has time to free it.
+    fn cancel(&mut self) -> Option<AbandonedCheckpoint>;
 }
 
 impl Saveable for Metadata {
@@ -146,8 +146,9 @@ impl Saveable for Metadata {
         self.end_checkpoint().then(EntrySet::default)
     }
 
-    fn cancel(&mut self) {
+    fn cancel(&mut self) -> Option<AbandonedCheckpoint> {
         self.cancel_checkpoint();
+        None
     }
 }
 
@@ -186,8 +187,8 @@ impl Saveable for Owned {
         self.partition().checkpoint_end().map(|end| end.live)
     }
 
-    fn cancel(&mut self) {
-        self.partition().cancel_checkpoint();
+    fn cancel(&mut self) -> Option<AbandonedCheckpoint> {
+        self.partition().cancel_checkpoint()
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 
 use bytes::Bytes;
 use courser_contract::{PartitionId, ShardId};
-use courser_engine::{CheckpointNeeds, EntrySet};
+use courser_engine::{AbandonedCheckpoint, CheckpointNeeds, EntrySet};
 use courser_log::{
     CheckpointAt, CheckpointError, CheckpointStore, CheckpointWriter, Cleaner, Disk, LiveEntries,
     PrepareJob, Prepared, Source, Survey, Synced,
@@ -60,8 +60,8 @@ pub(crate) enum Job<D: Disk> {
         /// Who waits.
         shard: ShardId,
     },
-    /// It is given up.
-    CheckpointCancelled(PartitionId),
+    /// It is given up. What the shard had gathered for it is dropped here, since that takes longer than a turn may.
+    CheckpointCancelled(PartitionId, Option<AbandonedCheckpoint>),
     /// The writer's answer to a question of the cleaner.
     Surveyed(Survey),
     /// The same.
@@ -154,7 +154,10 @@ where
                     synced,
                     shard,
                 } => self.end(partition, &live, synced, shard),
-                Job::CheckpointCancelled(partition) => self.give_up(partition),
+                Job::CheckpointCancelled(partition, abandoned) => {
+                    self.give_up(partition);
+                    drop(abandoned);
+                }
                 Job::Surveyed(survey) => self.cleaner.surveyed(survey),
                 Job::Sourced(source) => self.cleaner.sourced(source),
                 Job::Look => {}

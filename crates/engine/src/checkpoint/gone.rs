@@ -1,4 +1,5 @@
-//! Sessions and groups that are gone, and of which the checkpoint has not all: what is left of them is kept as it was, and written in steps.
+//! Sessions and groups that are gone, and of which the checkpoint has not all: what is left of them is kept as it was, written in steps, and then
+//! given back in steps: a session with 10,000 subscriptions is as many pieces of memory.
 
 use std::collections::VecDeque;
 
@@ -8,11 +9,16 @@ use crate::{
     state::{SharedGroup, weight},
 };
 
+/// Items that a step gives back: each is memory of its own, which lies elsewhere.
+const FREED_STEP: usize = 32;
+/// What it costs to give one back, in bytes written.
+const FREE: usize = 4;
+
 /// See the module. Its head is written.
 #[derive(Debug)]
 pub(super) struct Gone {
     owner: GoneOwner,
-    /// Bytes that it takes beside the chunks: they count until it is written whole.
+    /// Bytes that it takes beside the chunks: they count until it is freed.
     owner_bytes: usize,
     chunks: VecDeque<GoneChunk>,
     /// Where the walk is in it.
@@ -26,6 +32,14 @@ enum GoneOwner {
 }
 
 impl GoneOwner {
+    /// Gives back some of its items, all of which are written; how many. None are left: the rest is given back at once.
+    fn free(&mut self, count: usize) -> usize {
+        match self {
+            Self::Session(session) => session.drop_items(count),
+            Self::Group(_, group) => group.group.drop_items(count),
+        }
+    }
+
     /// As the weights of sessions say. A group ends with its last member: it has next to nothing left.
     fn bytes(&self) -> usize {
         match self {
@@ -103,8 +117,12 @@ impl Saving {
             return Some(bytes);
         }
         let Some(mut chunk) = gone.chunks.pop_front() else {
-            self.gone_bytes -= gone.owner_bytes;
-            return Some(0);
+            let freed = gone.owner.free(FREED_STEP);
+            match freed {
+                0 => self.gone_bytes -= gone.owner_bytes,
+                _ => self.gone.push(gone),
+            }
+            return Some(FREE * freed);
         };
         let held = chunk.bytes();
         let (bytes, is_whole) = self.gone_chunk(&mut chunk);

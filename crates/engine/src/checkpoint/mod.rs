@@ -38,6 +38,8 @@ mod streams;
 mod unit;
 mod walk;
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use courser_contract::{LogIndex, Term};
 
@@ -47,12 +49,12 @@ pub use self::{
     restore::{Restore, RestoreError, Restored, later_checkpoint},
     unit::STATE_VERSION,
 };
+use self::{gone::Gone, items::Item, unit::PIECE_BYTES, walk::Walk};
 pub(crate) use self::{
     items::Saved,
     save::Saving,
     unit::{AddressReader, Addresses, Names},
 };
-use self::{unit::PIECE_BYTES, walk::Walk};
 use crate::Partition;
 
 /// A part of a checkpoint, to be written behind those before it.
@@ -79,6 +81,20 @@ pub struct CheckpointEnd {
     /// Bytes of all pieces.
     pub bytes: u64,
 }
+
+/// What a checkpoint had gathered that was given up: up to some megabytes in as many blocks of memory as there are words of entries, and items of what is
+/// gone. So it is to be dropped where there is time for it, which may be another thread.
+#[derive(Debug)]
+pub struct AbandonedCheckpoint {
+    _entries: EntrySet,
+    _apart: BTreeSet<Item>,
+    _gone: Vec<Gone>,
+}
+
+const _: () = {
+    const fn is_for_any_thread<T: Send>() {}
+    is_for_any_thread::<AbandonedCheckpoint>();
+};
 
 /// From the number of a checkpoint to that of the next one: the odd ones say where streams ended (`Stream::note_end`).
 const NUMBER_STEP: u32 = 2;
@@ -134,9 +150,10 @@ impl Partition {
         })
     }
 
-    /// Gives up the checkpoint that is under way, if there is one.
-    pub fn cancel_checkpoint(&mut self) {
-        self.state.saving = None;
+    /// Gives up the checkpoint that is under way, if there is one; with what that had gathered.
+    pub fn cancel_checkpoint(&mut self) -> Option<AbandonedCheckpoint> {
+        let saving = self.state.saving.take()?;
+        Some(saving.abandon())
     }
 
     /// Bytes of the checkpoint under way that wait to be taken: entries may write them faster than they are taken, and they
@@ -172,6 +189,14 @@ impl Saving {
         self.walk(state, budget);
         if self.walk == Walk::Done {
             self.end();
+        }
+    }
+
+    fn abandon(self) -> AbandonedCheckpoint {
+        AbandonedCheckpoint {
+            _entries: self.needed.entries,
+            _apart: self.apart,
+            _gone: self.gone,
         }
     }
 

@@ -11,6 +11,8 @@ use courser_contract::{
     SharedStrategy, SubscriptionOptions, Term, Tick, WallMs,
 };
 
+use courser_memory::thread_snapshot;
+
 use super::{EntrySet, PIECE_BYTES, Restore, walk::Walk};
 use crate::{
     Partition, PartitionConfig,
@@ -21,6 +23,11 @@ use crate::{
     lost::LostReference,
     record::{Address, Expiry},
 };
+
+/// Blocks of memory that a step takes and gives back at most: those of 32 items of what is gone.
+const BLOCKS_MAX: u64 = 160;
+/// Bytes that it takes: a new piece, and what it says.
+const MADE_MAX: u64 = 128 * 1_024;
 
 /// A partition with its log.
 struct Life {
@@ -339,11 +346,19 @@ impl Life {
         self.partition = restored;
     }
 
-    /// All steps that are left; returns the most bytes that one wrote.
+    /// All steps that are left; returns the most bytes that one wrote. None allocates or frees much.
     fn finish(&mut self) -> u64 {
         let mut most = 0;
         while !self.has_ended() {
-            most = most.max(self.step(1));
+            let before = thread_snapshot();
+            let bytes = self.step(1);
+            let step = thread_snapshot().since(&before);
+            let (made, freed) = (step.allocated(), step.freed());
+            let blocks = made.allocations + freed.allocations;
+            assert!(blocks <= BLOCKS_MAX, "{blocks} blocks in one step");
+            let bytes_made = made.bytes;
+            assert!(bytes_made <= MADE_MAX, "{bytes_made} bytes in one step");
+            most = most.max(bytes);
         }
         most
     }

@@ -15,6 +15,8 @@ const VISIT: usize = 16;
 const NAME: usize = 4;
 /// Topics of a unit.
 const TOPICS_STEP: usize = 16;
+/// Bytes of them from which on it takes no more.
+const TOPICS_BYTES: usize = 1_024;
 
 /// Where the walk is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +148,14 @@ impl Saving {
             records: &state.records,
             looks: &state.looks,
         };
-        let topics: Vec<_> = state.retained.after(after).take(TOPICS_STEP).collect();
+        let mut bytes = 0;
+        let few = state.retained.after(after).take(TOPICS_STEP);
+        let few = few.take_while(|(topic, _)| {
+            let has_room = bytes < TOPICS_BYTES;
+            bytes += topic.len();
+            has_room
+        });
+        let topics: Vec<_> = few.collect();
         let Some((last, _)) = topics.last() else {
             self.walk = Walk::Outboxes(PartitionId(0), Seq(0));
             return 0;

@@ -290,6 +290,14 @@ impl Group {
         self.attempts.get(&seq).copied().unwrap_or(0)
     }
 
+    /// Drops so many of its members and counts of attempts, once it is gone; how many.
+    pub(crate) fn drop_items(&mut self, count: usize) -> usize {
+        let members = std::iter::from_fn(|| self.members.pop_last());
+        let dropped = members.take(count).count();
+        let attempts = std::iter::from_fn(|| self.attempts.pop_last());
+        dropped + attempts.take(count - dropped).count()
+    }
+
     /// Whether the last member has left and nothing is owed: the group may end, and its stream with it. The leader proposes
     /// that once [`Dispatch::under_way`] is 0 as well, so that what was begun is finished.
     pub(crate) fn is_over(&self) -> bool {

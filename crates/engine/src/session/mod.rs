@@ -92,6 +92,20 @@ impl Extra {
 }
 
 impl Session {
+    /// Drops so many of its subscriptions, holds and scans, once it is gone; how many.
+    pub(crate) fn drop_items(&mut self, count: usize) -> usize {
+        let mut dropped = self.subscriptions.drop_last(count);
+        if let Some(extra) = &mut self.extra {
+            while dropped < count && extra.holds.pop_last().is_some() {
+                dropped += 1;
+            }
+            while dropped < count && extra.scans.pop_last().is_some() {
+                dropped += 1;
+            }
+        }
+        dropped
+    }
+
     /// Whether a scan of it goes on.
     pub(crate) fn has_scan(&self, number: u64) -> bool {
         let extra = self.extra.as_ref();

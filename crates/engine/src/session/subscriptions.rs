@@ -247,6 +247,18 @@ impl Subscriptions {
         }
     }
 
+    /// Drops so many of those that came last, of a session that is gone: none of them is looked for any more. How many.
+    pub(crate) fn drop_last(&mut self, count: usize) -> usize {
+        let made = match self {
+            Self::Few(made) => made,
+            Self::Many(many) => &mut many.made,
+        };
+        let left = made.len().saturating_sub(count);
+        let dropped = made.len() - left;
+        made.truncate(left);
+        dropped
+    }
+
     fn made_mut(&mut self) -> &mut [Subscribed] {
         match self {
             Self::Few(made) => made,

@@ -29,7 +29,7 @@ pub(super) fn take(saved: &mut dyn Saveable, mut spent_us: impl FnMut() -> u64) 
 #[cfg(test)]
 mod tests {
     use courser_contract::PartitionId;
-    use courser_engine::EntrySet;
+    use courser_engine::{AbandonedCheckpoint, EntrySet};
     use courser_log::CheckpointAt;
 
     use super::*;
@@ -67,7 +67,7 @@ mod tests {
             unreachable!("a slice does not end it")
         }
 
-        fn cancel(&mut self) {
+        fn cancel(&mut self) -> Option<AbandonedCheckpoint> {
             unreachable!("a slice does not end it")
         }
     }

@@ -188,6 +188,49 @@ fn m42_a_session_that_ends_is_written_in_small_parts() {
     assert!(life.finish() <= STEP_MAX);
 }
 
+/// All that it had was freed in one step, once it was written: 10,000 subscriptions, their scans and 65,535 holds are some 32,000 blocks.
+#[test]
+fn m42_what_is_gone_is_freed_in_small_parts() {
+    let (mut life, number) = laden();
+    let group = group(2, 0);
+    life.make_group(group);
+    for seq in 0..20_000 {
+        life.publish(&[group], &[]);
+        let (seq, attempts) = (Seq(seq), 2);
+        life.of_group(group, GroupFact::Attempts { seq, attempts });
+    }
+    life.commit();
+    life.begin();
+    life.rare(Rare::GroupEnded { group });
+    life.rare(Rare::SessionEnded {
+        session: SessionUid(number),
+    });
+    life.commit();
+    let saving = life.partition.state.saving.as_ref();
+    assert_eq!(saving.map(|it| it.gone.len()), Some(2));
+    assert!(life.finish() <= STEP_MAX);
+}
+
+/// Sixteen topics were one unit, whatever their length: a piece grew, and was copied, in one turn.
+#[test]
+fn m42_retained_messages_of_long_topics_are_written_in_small_parts() {
+    const TOPIC_BYTES: usize = 4_096;
+    let mut life = Life::new();
+    let level = "l".repeat(TOPIC_BYTES - 8);
+    for n in 0..100 {
+        let topic = format!("{n:07}/{level}");
+        let kept = Message {
+            topic: &topic,
+            is_kept: true,
+            ..Message::default()
+        };
+        life.message_to(&[], &[], kept);
+        life.commit();
+    }
+    life.begin();
+    assert!(life.finish() <= STEP_MAX + TOPIC_BYTES as u64);
+}
+
 /// What a session has subscribed to and holds was left out: sessions without messages that ended during a slow checkpoint took memory and counted nothing.
 #[test]
 fn m42_what_is_gone_counts_with_its_subscriptions_and_holds() {

@@ -1,5 +1,7 @@
 //! What is left of a segment in which something is damaged stays where it is, and what was moved is not given up for it.
 
+use std::ops::RangeInclusive;
+
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::{
@@ -66,18 +68,23 @@ fn fill(log: &mut Log<MemDisk>, last: &mut u64) -> Place {
     write(log, &[entry(DEAD, *last, &[9; 100])]).place
 }
 
-/// Those that are needed.
-fn first_entries() -> Vec<Record> {
-    let all = (1..=2).map(|index| {
+/// Entries that are needed.
+fn needed_entries(indexes: RangeInclusive<u64>) -> Vec<Record> {
+    let all = indexes.map(|index| {
         let data = [&[7; BYTE as usize][..], &record(index)].concat();
         entry(NEEDED, index, &data)
     });
     all.collect()
 }
 
-/// What a cleaner writes of them.
-fn kept() -> Vec<Record> {
-    let all = (1..=2).map(|index| Record::Kept {
+/// The first two of them.
+fn first_entries() -> Vec<Record> {
+    needed_entries(1..=2)
+}
+
+/// What a cleaner writes of some of them.
+fn kept_of(indexes: RangeInclusive<u64>) -> Vec<Record> {
+    let all = indexes.map(|index| Record::Kept {
         partition: PartitionId(NEEDED),
         term: Term(1),
         index: LogIndex(index),
@@ -85,6 +92,11 @@ fn kept() -> Vec<Record> {
         data: Bytes::from(record(index)),
     });
     all.collect()
+}
+
+/// And of the first two.
+fn kept() -> Vec<Record> {
+    kept_of(1..=2)
 }
 
 /// A log of which two entries are needed. A cleaner has moved both into the last batch of a segment, which is given.
@@ -443,6 +455,60 @@ fn i1_a_segment_is_kept_when_a_manifest_is_older_than_the_log_says() {
         assert_eq!(read.ok(), Some(record(2)), "{counter}");
         while let Some(job) = log.prepare() {
             log.prepared(job.run()).expect("synced");
+        }
+    }
+}
+
+/// The manifest of the last checkpoint is lost, of which no head tells, and a segment that an older one needs is used again. Nothing is damaged; but the
+/// older one needs something more of a segment out of which only what the last one needed was moved.
+#[test]
+fn i1_a_segment_is_kept_when_a_checkpoint_needs_an_entry_that_is_nowhere() {
+    let (disk, checkpoints) = (MemDisk::new(), MemDisk::new());
+    let (store, _) = CheckpointStore::open(checkpoints.clone(), NODE).expect("an empty folder");
+    let (mut log, _) = open(&disk, 1, &Manifests::new()).expect("an empty folder");
+    let (mut last, all) = (0, needed_entries(1..=3));
+    let [gone, old] = [&all[..1], &all[1..]].map(|entries| {
+        let segment = write(&mut log, entries).place.segment;
+        loop {
+            last += 1;
+            let dead = [entry(DEAD, last, &[9; 100])];
+            if write_alone(&mut log, &dead).place.segment > segment {
+                return segment;
+            }
+        }
+    });
+    checkpoint(&mut log, &store, DEAD, &[], last);
+    checkpoint(&mut log, &store, NEEDED, &[1, 2, 3], 3);
+    let older = checkpoints.fork();
+    write_alone(&mut log, &[entry(NEEDED, 4, &[7; 100])]);
+    checkpoint(&mut log, &store, NEEDED, &[3], 4);
+    // The next file was not made ready since the last segment began.
+    while let Some(job) = log.prepare() {
+        log.prepared(job.run()).expect("synced");
+    }
+    assert!(
+        !disk.names().contains(&gone.file_name()),
+        "it is used again"
+    );
+    write_alone(&mut log, &kept_of(3..=3));
+    write_alone(&mut log, &[Record::Cleaned { segment: old }]);
+    drop(log);
+    for counter in 2..4 {
+        let (_, loaded) = CheckpointStore::open(older.kill(), NODE).expect("opens");
+        let opened = Log::open(disk.kill(), config(), start(counter), &loaded.manifests);
+        let (mut log, found) = opened.expect("opens");
+        assert_eq!(found.report.damages.len(), 0, "{}", found.report);
+        let mut damages = found.partitions.values().map(|it| it.damage);
+        assert!(damages.all(|damage| damage.is_none()), "{counter}");
+        let needed = &found.partitions[&PartitionId(NEEDED)];
+        let missing: Vec<_> = needed.missing_live.ranges().collect();
+        assert_eq!(missing, [(LogIndex(1), LogIndex(1))], "{counter}");
+        let read = log.reader(PartitionId(NEEDED)).read(LogIndex(2));
+        let read = read.map(|it| it.data[BYTE as usize..].to_vec());
+        assert_eq!(read.ok(), Some(record(2)), "{counter}");
+        // What is free is used again.
+        for _ in 0..40 {
+            fill(&mut log, &mut last);
         }
     }
 }
