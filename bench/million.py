@@ -23,7 +23,7 @@ import sys
 import time
 
 import wire
-from brokers import KINDS, Broker, Kind, find_binary, metrics, raise_open_files
+from brokers import KINDS, METRICS, Broker, Kind, find_binary, metrics, raise_open_files
 from wire import Peer, mib
 
 EXPIRY_SECONDS = 3600
@@ -217,6 +217,8 @@ def main() -> int:
     binary = options.binary or (os.environ.get("BENCH") if options.broker.startswith("courser") else None)
     if binary:
         kind = Kind(kind.name, binary, kind.command, kind.files)
+    if options.broker.startswith("courser") and METRICS not in kind.command:
+        kind = dataclasses.replace(kind, command=kind.command + METRICS)
     if options.settings:
         kind = dataclasses.replace(kind, command=kind.command + "".join(f" --set {shlex.quote(it)}" for it in options.settings))
     if find_binary(kind) is None:

@@ -191,7 +191,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::ForgetInbox => (Layer::Engine, Worlds::Disk, 2, &["M9/M42:", "I4:"]),
         Bug::FreeLiveSegments => (Layer::Log, Worlds::Disk, 2, &["I1:", "I7:"]),
         Bug::TrustTheCache => (Layer::Log, Worlds::Disk, 47, &["I1:", "I6:", "I7:"]),
-        Bug::ForgetLeavers => (Layer::Engine, Worlds::Plain, 93, &["I13:", "M30:", "M35:"]),
+        Bug::ForgetLeavers => (Layer::Engine, Worlds::Plain, 664, &["I13:", "M30:", "M35:"]),
         Bug::FreeIdsEarly => (
             Layer::Front,
             Worlds::TwoGroups,
@@ -227,7 +227,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::WordRepeats => (
             Layer::Log,
             Worlds::BackedUp,
-            8,
+            223,
             &["I1:", "I5:", "I6:", "I7:"],
         ),
         Bug::PanicUnnoted => (Layer::Shell, Worlds::Poisoned, 1, &["M50:"]),

@@ -194,15 +194,15 @@ const fn messages_share(max: u64) -> u64 {
     max / 3
 }
 
-/// A quarter, for sessions and what they have subscribed to: many of those that are away, and little waits then. What is more than
-/// [`sessions_own_share`] is lent by messages that wait.
+/// Five sixteenths, for sessions and what they have subscribed to: many of those that are away, and little waits then. What is more than
+/// [`sessions_own_share`] is lent by messages that wait. A million subscriptions fit into a GiB with it.
 const fn sessions_kept_share(max: u64) -> u64 {
-    max / 4
+    max / 16 * 5
 }
 
 /// A sixteenth more where they end with their connections: those that stay shut out nobody who comes and goes.
 const fn sessions_share(max: u64) -> u64 {
-    max / 16 * 5
+    max / 8 * 3
 }
 
 /// An eighth: with what waits and what is retained it ends where [`TIGHT`] begins, so that what is kept on purpose never shuts anybody out.
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_sessions_have_a_quarter_all_a_sixteenth_more_and_messages_lend_it() {
+    fn kept_sessions_have_five_sixteenths_all_one_more_and_messages_lend_it() {
         let budget = MemoryBudget::new(1_200, Shares::whole(1_200), 2);
         let keep = |shard, messages, sessions| {
             let rooms = budget.keep(shard, Kept { messages, sessions });
@@ -399,20 +399,25 @@ mod tests {
         };
         use MemoryRoom::{Enough, Short};
         assert_eq!(keep(0, 0, 200), (Enough, SessionRoom::Enough));
-        assert_eq!(keep(1, 0, 100), (Enough, SessionRoom::Clean));
-        assert_eq!(keep(1, 0, 175), (Enough, SessionRoom::Short));
+        assert_eq!(keep(1, 0, 174), (Enough, SessionRoom::Enough));
+        assert_eq!(keep(1, 0, 175), (Enough, SessionRoom::Clean));
+        assert_eq!(keep(1, 0, 250), (Enough, SessionRoom::Short));
         assert_eq!(
-            keep(1, 0, 160),
+            keep(1, 0, 225),
             (Enough, SessionRoom::Short),
             "a moment ago"
         );
-        assert_eq!(keep(1, 0, 85), (Enough, SessionRoom::Clean), "a moment ago");
-        assert_eq!(keep(1, 0, 50), (Enough, SessionRoom::Enough));
-        assert_eq!(keep(1, 299, 50), (Enough, SessionRoom::Enough));
         assert_eq!(
-            keep(1, 300, 50),
+            keep(1, 0, 150),
+            (Enough, SessionRoom::Clean),
+            "a moment ago"
+        );
+        assert_eq!(keep(1, 0, 100), (Enough, SessionRoom::Enough));
+        assert_eq!(keep(1, 249, 100), (Enough, SessionRoom::Enough));
+        assert_eq!(
+            keep(1, 250, 100),
             (Short, SessionRoom::Enough),
-            "100 are lent"
+            "150 are lent"
         );
         budget.look(900);
         assert_eq!(keep(1, 0, 0), (Enough, SessionRoom::None), "memory is full");

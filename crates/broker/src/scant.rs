@@ -147,14 +147,14 @@ mod tests {
             assert_eq!(scant.retained() < retained_share(max), is_scant, "{max}");
         }
         // Those of sessions later, as theirs come on top.
-        for (least, quarter, all) in [(LEAST, 114, 264), (LEAST_WITH_ACCOUNTS, 227, 528)] {
+        for (least, kept, all) in [(LEAST, 198, 264), (LEAST_WITH_ACCOUNTS, 396, 528)] {
             for mib in (least / MIB)..=2_048 {
                 let max = mib * MIB;
                 let whole = Shares::whole(max);
                 let shares = Scant::new(max, least).shares();
                 assert_eq!(shares == whole, mib >= all, "{mib}");
-                let has_quarter = shares.sessions_kept == whole.sessions_kept;
-                assert_eq!(has_quarter, mib >= quarter, "{mib}");
+                let is_kept_whole = shares.sessions_kept == whole.sessions_kept;
+                assert_eq!(is_kept_whole, mib >= kept, "{mib}");
             }
         }
         assert_eq!(

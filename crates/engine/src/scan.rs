@@ -12,11 +12,12 @@ use crate::{
     entry::{PublishFact, Rare, RetainMark, ScanState, Target, TargetList, Targets},
     lead::After,
     retained::Scan,
-    session::Subscribed,
+    session::{Session, Subscribed},
 };
 
 mod open;
 
+use self::open::Asker;
 pub(crate) use self::open::{OpenScan, OpenScans};
 
 /// Most messages of one answer: a page costs a question, an entry and a turn of each side, whatever is on it.
@@ -70,8 +71,7 @@ impl Partition {
         self.scan_on(uid.0, fx);
     }
 
-    /// Asks for more retained messages, as far as the session's window has room; one question at a time. Where it has none, live messages
-    /// come faster than the session takes them: it is asked for as many as were taken, so that finds neither starve nor fill the stream.
+    /// Asks for more retained messages, as far as the session has room; one question at a time.
     pub(crate) fn scan_on(&mut self, stream: u64, fx: &mut impl PartitionEffects) {
         if self.lead.scans.is_empty() {
             return;
@@ -80,22 +80,11 @@ impl Partition {
         let Some(session) = self.state.sessions.get(stream) else {
             return;
         };
-        let Some(live) = &session.lead.live else {
+        let Some((asker, limit)) = self.scan_limit(session) else {
             return;
         };
-        let backlog = i64::from(session.stream.live()) + session.lead.reserved.messages;
-        let limit = match u32::try_from(i64::from(live.window) - backlog) {
-            Ok(room @ 1..) => room,
-            Ok(0) | Err(_) => {
-                let taken = self.lead.scans.taken(uid).min(u32::from(live.window));
-                if taken < SHARE_MIN.min(u32::from(live.window)) || !self.is_low(stream) {
-                    return;
-                }
-                taken
-            }
-        };
         let asks = self.lead.next_request();
-        let Some((number, partition)) = self.lead.scans.ask(uid, asks) else {
+        let Some((number, partition)) = self.lead.scans.ask(uid, asker, asks) else {
             return;
         };
         let open = self.lead.scans.get(uid, number);
@@ -124,6 +113,28 @@ impl Partition {
             limit: u8::try_from(limit.min(FIND_MAX)).expect("it is at most 255"),
         };
         fx.send_partition(partition, ToPartition::ScanRetained(Box::new(question)));
+    }
+
+    /// How many messages a session may be found, if any: as its window has room. Where it has none, live messages come faster than the session
+    /// takes them: it is asked for as many as were taken, so that finds neither starve nor fill the stream. For one that is away nothing is taken,
+    /// but most filters find nothing: their scans end without it.
+    fn scan_limit(&self, session: &Session) -> Option<(Asker, u32)> {
+        let Some(live) = &session.lead.live else {
+            return Some((Asker::Absent, FIND_MAX));
+        };
+        let backlog = i64::from(session.stream.live()) + session.lead.reserved.messages;
+        let limit = match u32::try_from(i64::from(live.window) - backlog) {
+            Ok(room @ 1..) => room,
+            Ok(0) | Err(_) => {
+                let taken = self.lead.scans.taken(session.uid);
+                let taken = taken.min(u32::from(live.window));
+                if taken < SHARE_MIN.min(u32::from(live.window)) || !self.is_low(session.uid.0) {
+                    return None;
+                }
+                taken
+            }
+        };
+        Some((Asker::Present, limit))
     }
 
     /// Another partition, or this one, wants retained messages: answered once all that was pushed here is applied.
@@ -190,24 +201,20 @@ impl Partition {
         fx.send_partition(to, ToPartition::RetainedFound(Box::new(answer)));
     }
 
-    /// An answer: what is found goes the way of a message, after the marks of the subscription. One to a question of an earlier
-    /// leader is not taken, and neither is a second one, to a question that was sent again: this leader asks, or has asked, for
-    /// the same messages.
+    /// An answer.
     pub(crate) fn retained_found(&mut self, found: &RetainedFound, fx: &mut impl PartitionEffects) {
+        self.take_found(found, fx);
+        self.ask_in_line(fx);
+    }
+
+    /// What is found goes the way of a message, after the marks of the subscription. An answer to a question of an earlier leader is not taken,
+    /// and neither is a second one, to a question that was sent again: this leader asks, or has asked, for the same messages.
+    fn take_found(&mut self, found: &RetainedFound, fx: &mut impl PartitionEffects) {
         let uid = found.scan.home.session;
         let number = found.scan.scan;
-        let question = found.scan.question;
-        let Some(open) = self.lead.scans.answered(uid, number, question) else {
+        let answered = self.lead.scans.answered(uid, number, found.scan.question);
+        let Some((open, asker)) = answered else {
             return;
-        };
-        let state = match &found.next {
-            Some(topic) => {
-                open.waiting.push(found.partition);
-                open.reached.retain(|(at, _)| *at != found.partition);
-                open.reached.push((found.partition, topic.clone()));
-                ScanState::After(topic.clone())
-            }
-            None => ScanState::Finished,
         };
         let session = self.state.sessions.get(uid.0);
         let subscription =
@@ -220,38 +227,82 @@ impl Partition {
         let target = found_target(uid, subscription);
         let no_local = subscription.options.no_local;
         let client = no_local.then(|| session.publisher());
-        let list = Rc::new(TargetList::of_one(target));
         // Nothing of what is delivered here changes what overtakes.
         let may_be_late = self.lead.scans.has_overtaken(uid);
+        let is_wanted = |scans: &OpenScans, view: &RecordView<'_>| {
+            let late = may_be_late && scans.is_overtaken(uid, number, view.topic);
+            let own = client.is_some() && view.publisher == client;
+            !late && !own
+        };
+        let is_away = asker == Asker::Absent || session.lead.live.is_none();
+        let mut views = found.records.iter().map(Record::view);
+        if is_away && views.any(|view| is_wanted(&self.lead.scans, &view)) {
+            self.keep_for_return((uid, number), found.partition);
+            return self.scan_on(uid.0, fx);
+        }
+        let list = Rc::new(TargetList::of_one(target));
         let mut routed = 0;
         for record in &found.records {
             let view = record.view();
-            let late = may_be_late && self.lead.scans.is_overtaken(uid, number, view.topic);
-            let own = client.is_some() && view.publisher == client;
-            if !late && !own {
+            if is_wanted(&self.lead.scans, &view) {
                 routed += self.deliver_found(uid, (record, &view), &list, fx);
             }
         }
         self.pace_found(uid, routed, fx);
-        self.write(&Rare::ScanMoved {
-            session: uid,
-            scan: number,
-            partition: found.partition,
-            state,
-        });
-        self.end_scan_if_done(uid, number);
+        self.scan_moved((uid, number), found);
         self.scan_on(uid.0, fx);
+    }
+
+    /// There is something for a session that was away. It stays where it is: it is there once for all who want it, by then there may be a newer
+    /// one, and what has QoS 0 would be lost. The scan asks again once the session is back; until then its other filters ask.
+    fn keep_for_return(&mut self, (uid, number): (SessionUid, u64), partition: PartitionId) {
+        if let Some(open) = self.lead.scans.get_mut(uid, number) {
+            open.waiting.push(partition);
+            open.has_found = true;
+        }
+    }
+
+    /// A scan has come as far as an answer says.
+    fn scan_moved(&mut self, (uid, number): (SessionUid, u64), found: &RetainedFound) {
+        let Some(open) = self.lead.scans.get_mut(uid, number) else {
+            return;
+        };
+        let state = match &found.next {
+            Some(topic) => {
+                open.waiting.push(found.partition);
+                open.reached.retain(|(at, _)| *at != found.partition);
+                open.reached.push((found.partition, topic.clone()));
+                ScanState::After(topic.clone())
+            }
+            None => ScanState::Finished,
+        };
+        if !self.end_scan_if_done(uid, number) {
+            self.write(&Rare::ScanMoved {
+                session: uid,
+                scan: number,
+                partition: found.partition,
+                state,
+            });
+        }
+    }
+
+    /// Sessions that are away and waited for answers to others ask.
+    fn ask_in_line(&mut self, fx: &mut impl PartitionEffects) {
+        while let Some(uid) = self.lead.scans.next_in_line() {
+            self.scan_on(uid.0, fx);
+        }
     }
 
     /// A partition is set aside: what it keeps is not left out, it comes once that partition serves and this one has a new
     /// leader.
     pub(crate) fn retained_withheld(&mut self, scan: ScanRef, fx: &mut impl PartitionEffects) {
         let uid = scan.home.session;
-        let open = self.lead.scans.answered(uid, scan.scan, scan.question);
-        if let Some(open) = open {
+        let answered = self.lead.scans.answered(uid, scan.scan, scan.question);
+        if let Some((open, _)) = answered {
             open.withheld = true;
             self.scan_on(uid.0, fx);
         }
+        self.ask_in_line(fx);
     }
 
     /// What has gone at QoS 0 has no place in the window: the front says when its client has taken it, or an output would be full of retained
@@ -324,15 +375,17 @@ impl Partition {
         view.encoded_len() as u64
     }
 
-    fn end_scan_if_done(&mut self, uid: SessionUid, number: u64) {
+    fn end_scan_if_done(&mut self, uid: SessionUid, number: u64) -> bool {
         let open = self.lead.scans.get(uid, number);
-        if open.is_some_and(OpenScan::is_done) {
+        let is_done = open.is_some_and(OpenScan::is_done);
+        if is_done {
             self.lead.scans.remove(uid, number);
             self.write(&Rare::ScanEnded {
                 session: uid,
                 scan: number,
             });
         }
+        is_done
     }
 
     /// Scans of subscriptions that have ended or were made anew find nothing more, v5 [MQTT-3.3.1-11]; others that waited for one of them go on.
@@ -350,7 +403,7 @@ impl Partition {
 
     /// A session is attached again: its scans go on.
     pub(crate) fn resume_scans(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
-        self.lead.scans.front_has_room(uid);
+        self.lead.scans.has_front(uid);
         self.scan_on(uid.0, fx);
     }
 

@@ -73,6 +73,6 @@ pub use cache::{CacheLimits, CacheStats, TopicCache, Weigh};
 pub use epoch::{Epoch, Epochs, Stripes};
 pub use filter::{FilterError, TopicError, check_filter, check_topic, filter_matches};
 pub use list_pool::ListPool;
-pub use matcher::{Inserted, Matcher};
+pub use matcher::{Inserted, Matcher, Parts};
 pub use shared::{Busy, Reader, SharedMatcher, Spot, Writer};
 pub use walk::Visited;

@@ -14,6 +14,19 @@ pub enum Inserted<S> {
     Replaced(S),
 }
 
+/// What the filters of a matcher are made of: see the crate's documentation for what each takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Parts {
+    /// Nodes of the trie, the root not counted.
+    pub nodes: usize,
+    /// Levels of tails of two or more.
+    pub tail_levels: usize,
+    /// Distinct level texts.
+    pub texts: usize,
+    /// Bytes of those of more than 24 bytes.
+    pub long_text_bytes: usize,
+}
+
 /// Topic filters and their subscribers, for one owner. See the crate's documentation for rules, cost, memory.
 ///
 /// `S` should be small: it is stored by value, and copied.
@@ -107,6 +120,17 @@ impl<S: Copy + Eq + Hash> Matcher<S> {
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.trie.nodes.len()
+    }
+
+    /// What there is now, without what was freed for reuse. In constant time.
+    #[must_use]
+    pub fn parts(&self) -> Parts {
+        Parts {
+            nodes: self.nodes(),
+            tail_levels: self.trie.tails.levels(),
+            texts: self.trie.tokens.len(),
+            long_text_bytes: self.trie.tokens.long(),
+        }
     }
 
     /// Asserts the invariants of the trie; linear in what is stored, for tests.

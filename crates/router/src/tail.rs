@@ -26,6 +26,8 @@ struct Runs {
 #[derive(Clone, Default)]
 pub(crate) struct Tails {
     by_len: Vec<Runs>,
+    /// Of all runs in use.
+    levels: usize,
 }
 
 impl Tails {
@@ -38,6 +40,7 @@ impl Tails {
         if self.by_len.len() <= run.len() {
             self.by_len.resize_with(run.len() + 1, Runs::default);
         }
+        self.levels += run.len();
         let runs = &mut self.by_len[run.len()];
         if let Some(id) = runs.free.pop() {
             let from = id as usize * run.len();
@@ -63,6 +66,12 @@ impl Tails {
     pub(crate) fn free(&mut self, tail: Tail, len: usize) {
         if len > 1 {
             self.by_len[len].free.push(tail.0.0);
+            self.levels -= len;
         }
+    }
+
+    /// Levels of all runs in use.
+    pub(crate) fn levels(&self) -> usize {
+        self.levels
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Tokens {
     tokens: Vec<Token>,
     free: Vec<u32>,
     by_text: HashTable<u32>,
+    /// Bytes of texts that are too long for their places.
+    long: usize,
     hasher: RandomState,
 }
 
@@ -52,6 +54,7 @@ impl Tokens {
             text: CompactString::new(text),
             references: 1,
         };
+        self.long += long(&token.text);
         let at = match self.free.pop() {
             Some(at) => {
                 tokens[at as usize] = token;
@@ -95,6 +98,7 @@ impl Tokens {
         token.references -= 1;
         if token.references == 0 {
             let hash = self.hasher.hash_one(token.text.as_str());
+            self.long -= long(&token.text);
             token.text = CompactString::default();
             self.by_text
                 .find_entry(hash, |&other| other == at)
@@ -129,6 +133,26 @@ impl Tokens {
     /// Distinct texts in use.
     pub(crate) fn len(&self) -> usize {
         self.tokens.len() - self.free.len()
+    }
+
+    /// Bytes of those that have no room in their places.
+    pub(crate) fn long(&self) -> usize {
+        self.long
+    }
+
+    /// Asserts that they are counted; linear, for tests.
+    pub(crate) fn check(&self) {
+        let counted: usize = self.tokens.iter().map(|token| long(&token.text)).sum();
+        assert_eq!(counted, self.long, "long texts are counted");
+    }
+}
+
+/// Bytes of a text outside of its place.
+fn long(text: &CompactString) -> usize {
+    if text.is_heap_allocated() {
+        text.len()
+    } else {
+        0
     }
 }
 

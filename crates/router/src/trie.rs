@@ -275,6 +275,7 @@ impl<S: Copy + Eq + Hash> Trie<S> {
     /// Asserts the invariants of the module; linear, for tests.
     pub(crate) fn check(&self) {
         let (mut filters, mut subscriptions, mut nodes) = (0, 0, 0);
+        let mut tail_levels = 0;
         for id in self.nodes.ids().skip(1) {
             let node = self.nodes.get(id);
             if node.subscribers == Subscribers::None && !node.links.has_children() {
@@ -289,6 +290,8 @@ impl<S: Copy + Eq + Hash> Trie<S> {
             let here = self.lists.get(&node.subscribers).len();
             subscriptions += here;
             filters += usize::from(here != 0);
+            let tail = node.links.tail_len();
+            tail_levels += if tail > 1 { tail } else { 0 };
         }
         assert_eq!(
             nodes,
@@ -300,6 +303,8 @@ impl<S: Copy + Eq + Hash> Trie<S> {
             (self.filters, self.subscriptions),
             "counters agree with the nodes"
         );
+        assert_eq!(tail_levels, self.tails.levels(), "tails are counted");
+        self.tokens.check();
         assert!(
             nodes != 0 || self.tokens.len() == 0,
             "an empty trie holds no text"

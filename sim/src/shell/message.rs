@@ -76,8 +76,8 @@ pub(crate) enum Action {
     Deposed(PartitionId),
     /// Records that a partition needs could not be read back.
     Unreadable(PartitionId, Vec<Need>),
-    /// What needed these records goes on without them.
-    LossAccepted(PartitionId, Vec<LostReference>),
+    /// What needed these records goes on without them, and so many are counted.
+    LossAccepted(PartitionId, Vec<LostReference>, u64),
     /// Applying the entry at this place has panicked.
     Panicked(PartitionId, LogIndex),
     Led(PartitionId),

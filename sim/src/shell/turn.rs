@@ -1,8 +1,8 @@
 //! One turn of a shard: everything that can happen, in order.
 
 use courser_contract::{
-    Append, Delivery, FrontId, GroupRef, OutcomeKind, PartitionId, Record, Seq, ShardId, Source,
-    Term, Tick, ToFront, ToHome, ToPartition,
+    Append, Delivery, Dropped, FrontId, GroupRef, OutcomeKind, PartitionId, Record, Seq, ShardId,
+    Source, Term, Tick, ToFront, ToHome, ToPartition,
 };
 use courser_mqtt::front::{Front, Prepared};
 
@@ -186,10 +186,15 @@ impl Shard {
                 }
             }
             Inbound::AcceptLoss(id, entries) => {
+                // What searches have missed is counted apart.
+                let missed = self.take_dropped(Dropped::Damaged);
                 let gone = self.with_partition(id, |it, now, fx| {
                     it.accept_loss(now, |index| entries.contains(&index), fx)
                 });
-                self.hub.actions.push(Action::LossAccepted(id, gone));
+                let counted = self.hub.dropped.insert(Dropped::Damaged, missed);
+                let counted = counted.unwrap_or_default();
+                let accepted = Action::LossAccepted(id, gone, counted);
+                self.hub.actions.push(accepted);
             }
             Inbound::Panics(..) => unreachable!("the turn has ended with it"),
             Inbound::Aside(id, filters) => {

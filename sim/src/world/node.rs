@@ -95,7 +95,7 @@ impl World {
             self.counts.too_old += shard.take_dropped(Dropped::TooOld);
             self.counts.overflowed += shard.take_dropped(Dropped::QueueFull);
             self.counts.expired += shard.take_dropped(Dropped::Expired);
-            self.counts.counted += shard.take_dropped(Dropped::Damaged);
+            self.counts.missed += shard.take_dropped(Dropped::Damaged);
         }
     }
 

@@ -105,6 +105,8 @@ pub struct Counts {
     pub accepted: u64,
     /// Those of them that the node has counted.
     pub counted: u64,
+    /// Retained messages that somebody searched for while their bytes were lost, and that the node has counted.
+    pub missed: u64,
     /// Times that the node stopped because of its disk.
     pub failures: u64,
 }
@@ -156,6 +158,7 @@ impl Counts {
         self.doubted += other.doubted;
         self.accepted += other.accepted;
         self.counted += other.counted;
+        self.missed += other.missed;
         self.damaged += other.damaged;
         self.rolled_back += other.rolled_back;
     }

@@ -96,7 +96,9 @@ impl World {
             Action::Deposed(partition) => self.deposed(partition),
             Action::Panicked(partition, at) => self.panicked(partition, at),
             Action::Unreadable(partition, lost) => self.unreadable(partition, &lost),
-            Action::LossAccepted(partition, gone) => self.loss_accepted(partition, &gone),
+            Action::LossAccepted(partition, gone, counted) => {
+                self.loss_accepted(partition, &gone, counted);
+            }
             Action::Broken(text) => self.oracle.fail(text),
             Action::Note(line) => self.note(format_args!("{line}")),
             Action::Led(partition) => {

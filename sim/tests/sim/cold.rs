@@ -49,16 +49,28 @@ fn m44_what_rots_while_the_node_runs_is_lost_alone_and_counted() {
     assert!(sum.repaired > 0 && sum.accepted > 0, "{sum:?}");
 }
 
-/// Of what a stream had asked for two records had rotted, and a third had expired meanwhile with its segment used again: the oracle took all three for lost.
+/// Of what a stream had asked for a record had rotted, and four had expired meanwhile with their segment used again: the oracle took all five for lost.
 #[test]
 fn i1_what_has_expired_since_it_was_asked_for_is_not_taken_for_lost() {
-    let mut plan = Worlds::Cold.plan(20_314);
+    let mut plan = Worlds::Cold.plan(20_244);
     let disk = plan.disk.as_mut().expect("cold worlds have a disk");
     disk.rots = 8;
     let outcome = run_plan(plan);
     assert_eq!(outcome.violation, None);
-    let told = "2 records of partition 5 cannot be read back, and 1 that have ended";
+    let told = "1 records of partition 5 cannot be read back, and 4 that have ended";
     assert!(outcome.trace.contains(told), "it happens in this world");
+}
+
+/// A start passed over a segment in which a batch had rotted, and so lacked a retained message behind that: who searched for it before the operator came missed
+/// it, which was counted (M44). The oracle took it for one of the two whose loss was accepted.
+#[test]
+fn m44_a_retained_message_that_is_missed_until_an_operator_comes_is_no_accepted_loss() {
+    let mut plan = Worlds::Cold.plan(20_010);
+    let disk = plan.disk.as_mut().expect("cold worlds have a disk");
+    disk.rots = 8;
+    let outcome = run_plan(plan);
+    assert_eq!(outcome.violation, None);
+    assert!(outcome.counts.missed > 0, "it happens in this world");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn m47_a_disk_that_was_drained_has_room_again() {
 #[test]
 fn m47_a_good_bye_waits_for_room_like_everything_else() {
     let mut stands = 0;
-    for seed in 1..=8 {
+    for seed in 6..=13 {
         let mut plan = Worlds::Draining.plan(seed);
         plan.disk
             .as_mut()

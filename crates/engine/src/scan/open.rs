@@ -1,6 +1,9 @@
 //! Scans of retained messages that are under way, of all sessions of a partition.
 
-use std::{collections::BTreeMap, hash::BuildHasher};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::BuildHasher,
+};
 
 use courser_contract::{PartitionId, SessionUid};
 use hashbrown::HashMap;
@@ -24,6 +27,8 @@ pub(crate) struct OpenScan {
     asked: Option<u64>,
     /// One is set aside: the scan stays open until a later leader asks it again.
     pub(crate) withheld: bool,
+    /// There is something for the session, which had no connection to take it: it asks again once there is one.
+    pub(crate) has_found: bool,
     /// Partitions that are still to be asked, the next one last.
     pub(crate) waiting: Vec<PartitionId>,
     /// Up to where partitions have answered: ahead of the cursors of the state while the entries of the finds are under way.
@@ -38,6 +43,7 @@ impl OpenScan {
             begun: false,
             asked: None,
             withheld: false,
+            has_found: false,
             waiting: Vec::new(),
             reached: Vec::new(),
         }
@@ -51,14 +57,28 @@ impl OpenScan {
 
 /// Found messages of QoS 0 that are sent before the front is asked whether its client takes them, in bytes: an output has room for more.
 const UNASKED_BYTES: u64 = 32 << 10;
+/// Most sessions without a connection whose questions are under way at once: nobody waits for the answers, and after a start there may be as many
+/// as have scans.
+const ABSENT_MAX: usize = 64;
+
+/// For whom a scan asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// A session with a connection: it takes what is found.
+    Present,
+    /// One without: it is asked whether there is anything.
+    Absent,
+}
 
 /// What the scans of one session have in common.
 #[derive(Debug, Default)]
 struct OfSession {
     /// One at least.
     scans: usize,
+    /// Those with lower numbers have nobody to ask.
+    ask_from: u64,
     /// One of them has asked and got no answer: the others wait.
-    is_asking: bool,
+    asking: Option<Asker>,
     /// Bytes of QoS 0 that were sent since the front was asked last, and whether it has not answered.
     sent: u64,
     waits_for_front: bool,
@@ -72,6 +92,10 @@ struct OfSession {
 pub(crate) struct OpenScans {
     scans: BTreeMap<(SessionUid, u64), OpenScan>,
     sessions: HashMap<SessionUid, OfSession, Hasher>,
+    /// Questions of sessions without a connection that are under way.
+    absent: usize,
+    /// Sessions without a connection that have a question to ask when there are fewer.
+    line: BTreeSet<SessionUid>,
     /// Live messages with RETAIN that were noted.
     live: u64,
     topics: Hasher,
@@ -106,7 +130,10 @@ impl OpenScans {
         self.scans.get(&(uid, number))
     }
 
+    /// To change whom it has to ask.
     pub(crate) fn get_mut(&mut self, uid: SessionUid, number: u64) -> Option<&mut OpenScan> {
+        let of = self.sessions.get_mut(&uid)?;
+        of.ask_from = of.ask_from.min(number);
         self.scans.get_mut(&(uid, number))
     }
 
@@ -162,7 +189,7 @@ impl OpenScans {
         self.sessions.get(&uid).map_or(0, |of| of.taken)
     }
 
-    /// The front has room for more, or is a new one.
+    /// The front has room for more.
     pub(crate) fn front_has_room(&mut self, uid: SessionUid) {
         if let Some(of) = self.sessions.get_mut(&uid) {
             of.sent = 0;
@@ -170,34 +197,73 @@ impl OpenScans {
         }
     }
 
-    /// The next question of a session: the scan that asks, and the partition that is asked. None while one waits for an answer, or for
-    /// the front.
-    pub(crate) fn ask(&mut self, uid: SessionUid, question: u64) -> Option<(u64, PartitionId)> {
+    /// There is a new front.
+    pub(crate) fn has_front(&mut self, uid: SessionUid) {
+        self.front_has_room(uid);
+        self.line.remove(&uid);
+        if let Some(of) = self.sessions.get_mut(&uid) {
+            of.ask_from = 0;
+        }
+    }
+
+    /// The next question of a session: the scan that asks, and the partition that is asked. None while one waits for an answer, for the
+    /// front, or, of a session without one, for the answers of others.
+    pub(crate) fn ask(
+        &mut self,
+        uid: SessionUid,
+        asker: Asker,
+        question: u64,
+    ) -> Option<(u64, PartitionId)> {
         let of = self.sessions.get_mut(&uid)?;
-        if of.is_asking || of.waits_for_front {
+        if of.asking.is_some() || of.waits_for_front && asker == Asker::Present {
             return None;
         }
-        let mut scans = self.scans.range_mut((uid, 0)..=(uid, u64::MAX));
-        let (&(_, number), open) = scans.find(|(_, open)| !open.waiting.is_empty())?;
-        of.is_asking = true;
+        let may_ask = |open: &OpenScan| match asker {
+            Asker::Present => !open.waiting.is_empty(),
+            Asker::Absent => !open.waiting.is_empty() && !open.has_found,
+        };
+        let mut scans = self.scans.range_mut((uid, of.ask_from)..=(uid, u64::MAX));
+        let Some((&(_, number), open)) = scans.find(|(_, open)| may_ask(open)) else {
+            of.ask_from = u64::MAX;
+            return None;
+        };
+        of.ask_from = number;
+        if asker == Asker::Absent {
+            if self.absent >= ABSENT_MAX {
+                self.line.insert(uid);
+                return None;
+            }
+            self.absent += 1;
+        }
+        of.asking = Some(asker);
         of.taken = 0;
         open.asked = Some(question);
+        open.has_found = false;
         Some((number, open.waiting.pop()?))
     }
 
-    /// The scan whose question is answered; none if it has not asked this one, or has its answer.
+    /// The scan whose question is answered, and for whom it asked; none if it has not asked this one, or has its answer.
     pub(crate) fn answered(
         &mut self,
         uid: SessionUid,
         number: u64,
         question: u64,
-    ) -> Option<&mut OpenScan> {
+    ) -> Option<(&mut OpenScan, Asker)> {
         let open = self.scans.get_mut(&(uid, number))?;
         open.asked.take_if(|asked| *asked == question)?;
-        if let Some(of) = self.sessions.get_mut(&uid) {
-            of.is_asking = false;
+        let of = self.sessions.get_mut(&uid)?;
+        of.ask_from = of.ask_from.min(number);
+        let asker = of.asking.take()?;
+        self.absent -= usize::from(asker == Asker::Absent);
+        Some((open, asker))
+    }
+
+    /// A session that has waited for the answers of others, once one of them has come.
+    pub(crate) fn next_in_line(&mut self) -> Option<SessionUid> {
+        if self.absent >= ABSENT_MAX {
+            return None;
         }
-        Some(open)
+        self.line.pop_first()
     }
 
     /// Takes scans of a session out by their numbers; how many.
@@ -224,10 +290,16 @@ impl OpenScans {
     fn are_gone(&mut self, uid: SessionUid, count: usize, asked: bool) {
         if let Some(of) = self.sessions.get_mut(&uid) {
             of.scans -= count;
-            of.is_asking &= !asked;
+            if asked && of.asking.take() == Some(Asker::Absent) {
+                self.absent -= 1;
+            }
             if of.scans == 0 {
+                self.line.remove(&uid);
                 self.sessions.remove(&uid);
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -431,6 +431,8 @@ impl Partition {
         if self.is_over(session.0) {
             self.watch_sizes();
         }
+        // What its scans waited for, its window or its front, does not come.
+        self.scan_on(session.0, fx);
         if !client_id.is_empty() {
             self.let_go(client_id, open, fx);
         }

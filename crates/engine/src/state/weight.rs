@@ -1,10 +1,11 @@
 //! What sessions and what they have subscribed to take in memory: counted as entries are applied, so that the leader need not look.
 //!
-//! The numbers are what the process was seen to take for each (bench/million.py, and sessions with 10,000 filters of 200 and of 4,000 bytes):
-//! a filter is in its session, in L2, and twice in L1. What a session has open follows from the structs that hold it, and a test holds it against the
-//! allocator. They are of the leader's decisions only, and in no entry.
+//! The numbers are what the process was seen to take for each (bench/million.py), and tests hold them against the allocator: what a session has open follows from the
+//! structs that hold it, and filters from what the trie of their partition is made of, since those that begin alike or share their levels take a fraction of
+//! those that do not. A filter is in its session, in L2, and twice in L1. They are of the leader's decisions only, and in no entry.
 
 use courser_contract::{PartitionId, Will};
+use router::Parts;
 
 use crate::{
     entry::ScanState,
@@ -14,16 +15,20 @@ use crate::{
 
 /// A session without anything, in its tables.
 const SESSION_BYTES: usize = 512;
-/// One subscription, its filter not counted: in its session and in the list of its filter.
-const SUBSCRIPTION_BYTES: usize = 120;
+/// One subscription in its session, its filter not counted.
+const SUBSCRIPTION_BYTES: usize = 90;
+/// One in the list of a filter that several have.
+const LISTED_BYTES: usize = 36;
 /// What a shared one takes more: its group, the group's queue, and what both know of each other.
 const SHARED_BYTES: usize = 1_000;
-/// A filter that somebody of the partition has, in L2 and in both copies of L1: nodes and tokens.
-const FILTER_BYTES: usize = 250;
-/// Copies of its text there.
+/// A node of the trie of filters: 40 bytes in L2, 24 in each copy of L1, and its places in their tables.
+const NODE_BYTES: usize = 125;
+/// A distinct text of a level, in the three of them.
+const TEXT_BYTES: usize = 140;
+/// A level of a tail there.
+const TAIL_LEVEL_BYTES: usize = 14;
+/// Copies of a text that is too long for its place.
 const COPIES: usize = 3;
-/// Of one level in one of them.
-const LEVEL_BYTES: usize = 4;
 
 /// The most that a node of a B-tree has.
 const NODE_MAX: usize = 11;
@@ -106,10 +111,18 @@ pub(crate) fn of_subscription(made: &Subscribed) -> u64 {
     (SUBSCRIPTION_BYTES + made.filter.len() + shared) as u64
 }
 
-/// A filter in the indexes, however many have it.
-pub(crate) fn of_filter(filter: &str) -> u64 {
-    let levels = 1 + filter.bytes().filter(|it| *it == b'/').count();
-    (FILTER_BYTES + COPIES * (filter.len() + LEVEL_BYTES * levels)) as u64
+/// All filters of a partition in the indexes, and `listed` subscriptions to them beside the first of each. What filters of several partitions share L1 has once, and
+/// this says it for each.
+pub(crate) fn of_filters(parts: Parts, listed: usize) -> u64 {
+    let Parts {
+        nodes,
+        tail_levels,
+        texts,
+        long_text_bytes,
+    } = parts;
+    let levels = nodes * NODE_BYTES + tail_levels * TAIL_LEVEL_BYTES;
+    let texts = texts * TEXT_BYTES + COPIES * long_text_bytes;
+    (levels + texts + listed * LISTED_BYTES) as u64
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Behaviour of partitions as fronts, shards and other partitions see it.
 
+mod absent_scans;
 mod aging;
 mod aside;
 mod authors;

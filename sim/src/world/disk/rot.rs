@@ -51,6 +51,9 @@ pub(super) struct Rotten {
     pub(super) told: BTreeSet<RecordAt>,
     /// Entries of which he accepts the loss: the file `repair`.
     pub(super) accepted: BTreeMap<PartitionId, BTreeSet<LogIndex>>,
+    /// A start has lacked a retained message. What rots is needed by sessions and groups alone; but where a start does not read a segment, it finds nothing behind
+    /// a batch that has rotted, until an operator looks. Who searches by then misses it, and that is counted.
+    pub(super) has_lacked_retained: bool,
 }
 
 impl Rotten {
@@ -62,6 +65,7 @@ impl Rotten {
             is_called: false,
             told: BTreeSet::new(),
             accepted: BTreeMap::new(),
+            has_lacked_retained: false,
         }
     }
 

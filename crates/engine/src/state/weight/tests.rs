@@ -4,6 +4,7 @@ use courser_contract::{
     Class, Epoch, PartitionId, SessionUid, SubscriptionOptions, Term, WallMs, Will,
 };
 use courser_memory::thread_snapshot;
+use router::SharedMatcher;
 
 use super::*;
 use crate::{
@@ -193,4 +194,69 @@ fn a_session_takes_no_more_than_is_said_m4() {
     weighed.each(|place| opened(place, None));
     eprintln!("a partition: {alone} bytes");
     weighed.check("a session");
+}
+
+/// Ten filters of a session, by its number.
+type Shape = (&'static str, fn(u32, u64) -> String);
+
+const SHAPES: [Shape; 7] = [
+    // As bench/million.py has them.
+    ("of devices", |session, at| {
+        let own = format!("site/{}/device/{session}", session / 100);
+        match at {
+            0 => format!("{own}/state"),
+            1 => format!("{own}/battery"),
+            2 => format!("{own}/+/alarm"),
+            3 => format!("{own}/position"),
+            4 => format!("region/{}/notices", session % 100),
+            5 => format!("{own}/log/#"),
+            6 => format!("{own}/firmware"),
+            7 => format!("site/+/device/{session}/command"),
+            8 => format!("{own}/config"),
+            _ => format!("{own}/clock"),
+        }
+    }),
+    ("that everybody has", |_, at| format!("news/of/{at}")),
+    ("of one level", |session, at| format!("{session}-{at}")),
+    ("of names of their own", |session, at| {
+        format!("{session}-{at}/{at}-{session}/a{session}-{at}/b{session}-{at}")
+    }),
+    ("of many levels", |session, at| {
+        format!("{session}/{}{at}", "level/".repeat(100))
+    }),
+    ("of many names", |session, at| {
+        (0..50).map(|it| format!("{session}-{at}-{it}/")).collect()
+    }),
+    ("of long texts", |session, at| {
+        format!("{session}/{at}{}", "x".repeat(4_000))
+    }),
+];
+
+/// Whatever clients subscribe to, L1 included.
+#[test]
+fn subscriptions_take_no_more_than_is_said_m4() {
+    for (what, filter) in SHAPES {
+        let mut weighed = Weighed::new();
+        let filters = weighed.partition.state.l2.filter_bytes();
+        let taken = live_bytes();
+        let (mut writer, _reader) = SharedMatcher::new();
+        for at in 0..10 {
+            weighed.each(|place| Rare::Subscribed {
+                session: uid(place),
+                filter: filter(place, at).into(),
+                share: None,
+                options: SubscriptionOptions::default(),
+                identifier: None,
+                scan: 0,
+            });
+            for place in 0..SESSIONS {
+                writer.insert(&filter(place, at), PartitionId(1));
+            }
+            writer.publish(|| unreachable!("nobody looks"));
+        }
+        writer.try_settle().expect("nobody looks");
+        weighed.taken = live_bytes() - taken;
+        weighed.said += weighed.partition.state.l2.filter_bytes() - filters;
+        weighed.check(&format!("ten filters {what}"));
+    }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Effects {
     /// L1: which filters lead where.
     pub(crate) l1: BTreeMap<(PartitionId, Box<str>), ()>,
     pub(crate) dropped: BTreeMap<Dropped, u64>,
+    /// Questions for retained messages that were asked.
+    pub(crate) questions: usize,
     /// Fronts that are to be read less.
     pub(crate) slowed: Vec<FrontId>,
     /// What is said of wills that nothing else is said of is yes.
@@ -104,6 +106,7 @@ impl PartitionEffects for Effects {
         if let ToPartition::Left { member, .. } = &message {
             self.left.push(*member);
         }
+        self.questions += usize::from(matches!(message, ToPartition::ScanRetained(_)));
         self.to_partitions.push_back((self.at.0, to, message));
     }
 
