@@ -92,6 +92,10 @@ codes! {
     Overtaken = 1408, "overtaken", CONFLICT, "try again";
     /// There is no domain of this name.
     NoDomain = 1409, "no_domain", NOT_FOUND, "courser domain list shows the domains that there are";
+    /// Users and roles would take more memory than they may.
+    NoRoom = 1410, "no_room_for_accounts", UNPROCESSABLE_ENTITY, "remove users, or give more memory.max: docs/limits.md says how much they take";
+    /// The password hash takes more memory than a login may.
+    DearHash = 1411, "dear_hash", UNPROCESSABLE_ENTITY, "set the password anew with courser user set-password, or give more memory.max";
     /// The settings are wrong: nothing has changed.
     SettingsWrong = 1500, "settings_wrong", UNPROCESSABLE_ENTITY, "nothing has changed; correct them, and look with courser config check before the next try";
     /// No backup is being made.
