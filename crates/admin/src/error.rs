@@ -64,6 +64,8 @@ codes! {
     BadMethod = 1007, "bad_method", METHOD_NOT_ALLOWED, "the page /api lists the methods of all routes";
     /// Too many logins from this address have failed, or are under way.
     LoginRate = 1008, "login_rate", TOO_MANY_REQUESTS, "wait, for a minute at most or what login_failures.wait_max says; the token and the socket do not wait";
+    /// The body of the question is larger than the route takes.
+    BodyTooLarge = 1009, "body_too_large", PAYLOAD_TOO_LARGE, "send less; an import of more users goes in parts: the first as courser access import, the others as courser user import";
     /// No connection has this client id.
     NoClient = 1100, "no_client", NOT_FOUND, "courser client list shows who is connected";
     /// No session is kept for this client id.

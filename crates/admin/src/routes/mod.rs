@@ -35,8 +35,6 @@ use crate::error::{ApiError, Code};
 
 /// Longest time for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Bytes of a request's body.
-const BODY_BYTES_MAX: usize = 256 * 1024;
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -112,7 +110,7 @@ pub(crate) fn router(state: AppState) -> Router {
             ApiError::new(Code::BadMethod, "the route does not take this method")
         })
         .layer(middleware::from_fn(in_time))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(DefaultBodyLimit::max(body::BODY_BYTES_MAX))
         .with_state(state)
 }
 
