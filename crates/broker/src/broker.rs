@@ -381,6 +381,7 @@ impl Broker {
             classes: &config.settings.classes,
             kept: disk.as_ref().map(Disk::known),
             operators: Operators::new(Arc::clone(&logins), clock),
+            memory: Arc::clone(&memory),
             stop: Arc::clone(&stop),
             listeners: open,
             doors: &doors,

@@ -5,8 +5,10 @@
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use courser_access::{HashMemory, Room};
+use courser_contract::Tick;
 use courser_engine::{MemoryRoom, SessionRoom};
 
 /// How near the budget is.
@@ -68,6 +70,8 @@ pub(crate) struct MemoryBudget {
     sessions_short: AtomicBool,
     /// Bytes of users and roles.
     accounts: AtomicU64,
+    /// Since when [`Level::Over`] has been told, in milliseconds of the shards' clock and one more; 0: it is not.
+    over_since: AtomicU64,
 }
 
 /// Bytes that all shards may keep on purpose.
@@ -130,12 +134,32 @@ impl MemoryBudget {
             kept_short: AtomicBool::new(false),
             sessions_short: AtomicBool::new(false),
             accounts: AtomicU64::new(0),
+            over_since: AtomicU64::new(0),
         }
     }
 
     /// Says what users and roles take: messages that wait lend it.
     pub(crate) fn keep_accounts(&self, bytes: u64) {
         self.accounts.store(bytes, Relaxed);
+    }
+
+    /// Says which level was told at a moment.
+    pub(crate) fn note_level(&self, level: Level, now: Tick) {
+        if level < Level::Over {
+            self.over_since.store(0, Relaxed);
+        } else {
+            // Whoever was first says since when.
+            let since = now.0.saturating_add(1);
+            let _ = self.over_since.compare_exchange(0, since, Relaxed, Relaxed);
+        }
+    }
+
+    /// For how long sockets have been closed as soon as they are accepted; none while they are not.
+    pub(crate) fn over_for(&self, now: Tick) -> Option<Duration> {
+        match self.over_since.load(Relaxed) {
+            0 => None,
+            since => Some(Duration::from_millis(now.0.saturating_sub(since - 1))),
+        }
     }
 
     /// The level before and now that `used` bytes are used.
@@ -492,6 +516,20 @@ mod tests {
         assert_eq!(sessions(374), SessionRoom::Clean);
         budget.keep_accounts(176);
         assert_eq!(sessions(374), SessionRoom::Short);
+    }
+
+    #[test]
+    fn since_when_sockets_are_closed_is_known_until_they_are_not() {
+        let budget = MemoryBudget::new(1_200, Shares::whole(1_200), 2);
+        let after = |level, ms| {
+            budget.note_level(level, Tick(ms));
+            budget.over_for(Tick(ms))
+        };
+        assert_eq!(after(Level::Full, 0), None);
+        assert_eq!(after(Level::Over, 1_000), Some(Duration::ZERO));
+        assert_eq!(after(Level::Over, 7_000), Some(Duration::from_secs(6)));
+        assert_eq!(after(Level::Full, 7_010), None);
+        assert_eq!(after(Level::Over, 7_020), Some(Duration::ZERO));
     }
 
     #[test]
