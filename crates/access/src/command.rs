@@ -66,6 +66,29 @@ pub enum Refusal {
         /// The level.
         level: Box<str>,
     },
+    /// Comparing a password with this hash would take more memory than a login may.
+    #[error(
+        "the password hash of user {user} takes {mib} MiB for each login, and may take {max_mib} MiB at most, an eighth of memory.max: \
+         set the password anew (courser user set-password), or give more memory.max"
+    )]
+    DearHash {
+        /// Of which user.
+        user: UserName,
+        /// MiB that it takes.
+        mib: u32,
+        /// MiB at most.
+        max_mib: u32,
+    },
+    /// The table would take more memory than it may.
+    #[error(
+        "users and roles would take {needed_kib} KiB of memory, and may take {max_kib} KiB, their part of memory.max: remove some, or give more memory.max"
+    )]
+    NoRoom {
+        /// KiB that it would take.
+        needed_kib: u64,
+        /// KiB at most.
+        max_kib: u64,
+    },
     /// Nobody could change anything any more.
     #[error("no enabled user with a password and full administration would be left")]
     LastAdministrator,
@@ -111,6 +134,7 @@ impl Table {
                 }
             }
         }
+        self.check_room(command)?;
         self.check_administrator(command)
     }
 
@@ -163,9 +187,20 @@ impl Table {
         if !self.may_take_administrator(command) || !self.has_administrator() {
             return Ok(());
         }
-        let mut after = self.clone();
-        after.apply(command);
-        if after.has_administrator() {
+        let is_left = match command {
+            // What it is about to be is there already.
+            Command::Replace(table) => table.has_administrator(),
+            Command::PutUser(..)
+            | Command::RemoveUser(_)
+            | Command::PutRole(..)
+            | Command::RemoveRole(_)
+            | Command::PutDomain(..) => {
+                let mut after = self.clone();
+                after.apply(command);
+                after.has_administrator()
+            }
+        };
+        if is_left {
             Ok(())
         } else {
             Err(Refusal::LastAdministrator)
@@ -196,6 +231,7 @@ impl Table {
     /// Applies a change. Deterministic; a change that says nothing new, or speaks of what is not there, still counts as a revision.
     pub fn apply(&mut self, command: &Command) {
         self.revision += 1;
+        let bytes_held = self.bytes_after(command);
         match command {
             Command::PutUser(name, user) => {
                 let [since, account] = [self.since_of(name, user), self.account_of(name)];
@@ -226,6 +262,8 @@ impl Table {
                         users: RedBlackTreeMapSync::default(),
                         domains: table.domains.clone(),
                         process: self.process,
+                        room: self.room,
+                        bytes_held: 0,
                     },
                 );
                 for (name, user) in &table.users {
@@ -234,6 +272,7 @@ impl Table {
                 }
             }
         }
+        self.bytes_held = bytes_held;
     }
 
     fn put_user(&mut self, name: &UserName, user: &User, (since, account): (u64, u64)) {

@@ -20,7 +20,8 @@ const HASH_BYTES_MAX: usize = 64;
 /// What we hash with: 19 MiB, two passes.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
-/// A hash that costs more is not taken: whoever imports it could make each login as dear as they like.
+/// A hash that costs more is not taken anywhere: whoever imports it could make each login as dear as they like. A process with little memory takes
+/// less ([`Room`](crate::Room)).
 const MEMORY_KIB_MAX: u32 = 256 * 1024;
 const PASSES_MAX: u32 = 16;
 const LANES_MAX: u32 = 16;
@@ -83,6 +84,14 @@ pub struct HashMemory(Vec<Block>);
 impl HashMemory {
     /// What our own hashes need.
     pub const OWN_KIB: u32 = MEMORY_KIB;
+
+    /// Room for so many blocks of 1 KiB. What was in them does not matter, so the smaller ones go first: never are both there.
+    fn grow(&mut self, blocks: usize) {
+        if self.0.len() < blocks {
+            self.0 = Vec::new();
+            self.0.resize(blocks, Block::default());
+        }
+    }
 
     /// What it holds.
     #[must_use]
@@ -165,6 +174,11 @@ impl PasswordHash {
         }
     }
 
+    /// Bytes that it has beside itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.salt.len() + self.hash.len()
+    }
+
     /// What a verification costs.
     #[must_use]
     pub const fn cost(&self) -> VerifyCost {
@@ -201,9 +215,7 @@ fn argon2id(
 ) -> Option<()> {
     let params = Params::new(m, t, p, Some(hash.len())).ok()?;
     let blocks = params.block_count();
-    if memory.0.len() < blocks {
-        memory.0.resize(blocks, Block::default());
-    }
+    memory.grow(blocks);
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
     argon2
         .hash_password_into_with_memory(password, salt, hash, &mut memory.0[..blocks])

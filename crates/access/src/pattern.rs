@@ -67,6 +67,17 @@ pub struct TopicPattern {
     hash: bool,
 }
 
+impl TopicPattern {
+    /// Bytes that it has beside itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let beyond = |level: &Level| match level {
+            Level::Literal(text) if text.is_heap_allocated() => text.len(),
+            Level::Literal(_) | Level::Any | Level::ClientId | Level::UserName => 0,
+        };
+        size_of_val(&*self.levels) + self.levels.iter().map(beyond).sum::<usize>()
+    }
+}
+
 impl FromStr for TopicPattern {
     type Err = PatternError;
 

@@ -59,6 +59,13 @@ pub struct Rule {
     pub topic: TopicPattern,
 }
 
+impl Rule {
+    /// Bytes that it has beside itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.topic.heap_bytes()
+    }
+}
+
 /// Why a text is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {

@@ -46,6 +46,13 @@ pub struct ScramKeys {
     server_key: Key,
 }
 
+impl ScramKeys {
+    /// Bytes that they have beside themselves.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.salt.len()
+    }
+}
+
 impl fmt::Debug for ScramKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ScramKeys(..)")

@@ -7,7 +7,7 @@ use rpds::RedBlackTreeMapSync;
 use serde::{Deserialize, Serialize};
 
 use crate::scram::ScramKeys;
-use crate::{DomainName, Limits, PasswordHash, RetainedLimits, RoleName, Rule, UserName};
+use crate::{DomainName, Limits, PasswordHash, RetainedLimits, RoleName, Room, Rule, UserName};
 
 /// Most users.
 pub(crate) const USERS_MAX: usize = 1_000_000;
@@ -96,7 +96,7 @@ pub struct Domain {
 
 /// Users, roles and domains at one moment. Cloning shares users and roles, and a change of one copies what leads to it: a table may
 /// have a million users, and a copy of it goes to the shards with each change.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
     /// Grows with each change.
@@ -112,7 +112,35 @@ pub struct Table {
     /// Of everybody for whom nothing above says something else. Configuration of this process: no part of what is kept.
     #[serde(skip)]
     pub(crate) process: Limits,
+    /// What this process has room for, the same way.
+    #[serde(skip)]
+    pub(crate) room: Room,
+    /// What its users and roles take of memory. Kept by [`Table::apply`]; 0 in a table as it was read from an export.
+    #[serde(skip)]
+    pub(crate) bytes_held: u64,
 }
+
+impl PartialEq for Table {
+    /// What it takes follows from what it says, and what there is room for is said of no table.
+    fn eq(&self, other: &Self) -> bool {
+        let Self {
+            revision,
+            roles,
+            users,
+            domains,
+            process,
+            room: _,
+            bytes_held: _,
+        } = self;
+        *revision == other.revision
+            && *roles == other.roles
+            && *users == other.users
+            && *domains == other.domains
+            && *process == other.process
+    }
+}
+
+impl Eq for Table {}
 
 impl Table {
     /// Number of the last change; 0 before the first.

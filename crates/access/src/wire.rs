@@ -6,7 +6,7 @@ use prost::Message;
 
 use crate::{
     Administration, Command, Domain, DomainName, Effect, Limits, RetainedLimits, Role, RoleName,
-    Rule, Scope, Table, User, UserName, UserState,
+    Room, Rule, Scope, Table, User, UserName, UserState,
 };
 
 /// Why bytes are no change or table of this version.
@@ -362,9 +362,11 @@ fn table_of(table: WireTable) -> Result<Table, WireError> {
     let roles = table.roles.into_iter().map(role_of);
     let users = table.users.into_iter().map(user_of);
     let domains = table.domains.into_iter().map(domain_of);
-    Ok(Table {
+    let mut table = Table {
         domains: domains.collect::<Result<_, _>>()?,
         process: Limits::default(),
+        room: Room::default(),
+        bytes_held: 0,
         revision: table.revision,
         roles: roles
             .map(|it| it.map(|(name, role)| (name, Arc::new(role))))
@@ -372,7 +374,9 @@ fn table_of(table: WireTable) -> Result<Table, WireError> {
         users: users
             .map(|it| it.map(|(name, user)| (name, Arc::new(user))))
             .collect::<Result<_, _>>()?,
-    })
+    };
+    table.bytes_held = table.count_bytes();
+    Ok(table)
 }
 
 fn user_name(text: &str) -> Result<UserName, WireError> {

@@ -64,6 +64,8 @@ codes! {
     BadMethod = 1007, "bad_method", METHOD_NOT_ALLOWED, "the page /api lists the methods of all routes";
     /// Too many logins from this address have failed, or are under way.
     LoginRate = 1008, "login_rate", TOO_MANY_REQUESTS, "wait, for a minute at most or what login_failures.wait_max says; the token and the socket do not wait";
+    /// The body of the question is larger than the route takes.
+    BodyTooLarge = 1009, "body_too_large", PAYLOAD_TOO_LARGE, "send less; an import of more users goes in parts: the first as courser access import, the others as courser user import";
     /// No connection has this client id.
     NoClient = 1100, "no_client", NOT_FOUND, "courser client list shows who is connected";
     /// No session is kept for this client id.
@@ -92,6 +94,10 @@ codes! {
     Overtaken = 1408, "overtaken", CONFLICT, "try again";
     /// There is no domain of this name.
     NoDomain = 1409, "no_domain", NOT_FOUND, "courser domain list shows the domains that there are";
+    /// Users and roles would take more memory than they may.
+    NoRoom = 1410, "no_room_for_accounts", UNPROCESSABLE_ENTITY, "remove users, or give more memory.max: docs/limits.md says how much they take";
+    /// The password hash takes more memory than a login may.
+    DearHash = 1411, "dear_hash", UNPROCESSABLE_ENTITY, "set the password anew with courser user set-password, or give more memory.max";
     /// The settings are wrong: nothing has changed.
     SettingsWrong = 1500, "settings_wrong", UNPROCESSABLE_ENTITY, "nothing has changed; correct them, and look with courser config check before the next try";
     /// No backup is being made.

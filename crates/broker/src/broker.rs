@@ -259,7 +259,11 @@ fn make_logins(
         None => Secret::draw().map_err(StartError::Random)?,
     };
     Ok(Logins {
-        access: Arc::new(Access::new(dozes, config.process_limits())),
+        access: Arc::new(Access::new(
+            dozes,
+            config.process_limits(),
+            config.room_of_accounts(),
+        )),
         pool: HashPool::new(
             thread::available_parallelism().map_or(1, NonZero::get),
             config.memory_max,
@@ -377,6 +381,7 @@ impl Broker {
             classes: &config.settings.classes,
             kept: disk.as_ref().map(Disk::known),
             operators: Operators::new(Arc::clone(&logins), clock),
+            memory: Arc::clone(&memory),
             stop: Arc::clone(&stop),
             listeners: open,
             doors: &doors,

@@ -159,6 +159,11 @@ impl Config {
         Backoff::new(&self.settings.login_failures)
     }
 
+    /// What there is for users and roles, and for each of their logins.
+    pub(crate) fn room_of_accounts(&self) -> courser_access::Room {
+        memory::room_of_accounts(self.memory_max, self.scant().shares().messages)
+    }
+
     /// What there is for what is kept.
     pub(crate) fn scant(&self) -> Scant {
         let least = memory_least(&self.settings, self.shards);

@@ -5,7 +5,10 @@
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
+use courser_access::{HashMemory, Room};
+use courser_contract::Tick;
 use courser_engine::{MemoryRoom, SessionRoom};
 
 /// How near the budget is.
@@ -65,6 +68,10 @@ pub(crate) struct MemoryBudget {
     kept_short: AtomicBool,
     /// Whether they have used up what all may have.
     sessions_short: AtomicBool,
+    /// Bytes of users and roles.
+    accounts: AtomicU64,
+    /// Since when [`Level::Over`] has been told, in milliseconds of the shards' clock and one more; 0: it is not.
+    over_since: AtomicU64,
 }
 
 /// Bytes that all shards may keep on purpose.
@@ -89,6 +96,12 @@ impl Shares {
             sessions_kept: sessions_kept_share(max),
             sessions: sessions_share(max),
         }
+    }
+
+    /// What all sessions leave of what messages may lend.
+    const fn beside_sessions(self) -> u64 {
+        let lent = self.sessions.saturating_sub(self.sessions_own);
+        self.messages.saturating_sub(lent)
     }
 }
 
@@ -120,6 +133,32 @@ impl MemoryBudget {
             sessions: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             kept_short: AtomicBool::new(false),
             sessions_short: AtomicBool::new(false),
+            accounts: AtomicU64::new(0),
+            over_since: AtomicU64::new(0),
+        }
+    }
+
+    /// Says what users and roles take: messages that wait lend it.
+    pub(crate) fn keep_accounts(&self, bytes: u64) {
+        self.accounts.store(bytes, Relaxed);
+    }
+
+    /// Says which level was told at a moment.
+    pub(crate) fn note_level(&self, level: Level, now: Tick) {
+        if level < Level::Over {
+            self.over_since.store(0, Relaxed);
+        } else {
+            // Whoever was first says since when.
+            let since = now.0.saturating_add(1);
+            let _ = self.over_since.compare_exchange(0, since, Relaxed, Relaxed);
+        }
+    }
+
+    /// For how long sockets have been closed as soon as they are accepted; none while they are not.
+    pub(crate) fn over_for(&self, now: Tick) -> Option<Duration> {
+        match self.over_since.load(Relaxed) {
+            0 => None,
+            since => Some(Duration::from_millis(now.0.saturating_sub(since - 1))),
         }
     }
 
@@ -144,14 +183,17 @@ impl MemoryBudget {
             parts.iter().map(|it| it.load(Relaxed)).sum()
         };
         let sessions = all(&self.sessions, kept.sessions);
-        let lent = sessions.saturating_sub(self.shares.sessions_own);
+        let accounts = self.accounts.load(Relaxed);
+        let lent = sessions.saturating_sub(self.shares.sessions_own) + accounts;
         let messages = all(&self.stored, kept.messages) + lent;
         let messages = match is_short(&self.short, messages, self.shares.messages) {
             true => MemoryRoom::Short,
             false => MemoryRoom::Enough,
         };
         let was_kept_short = self.kept_short.load(Relaxed);
-        let kept_short = is_short(&self.kept_short, sessions, self.shares.sessions_kept);
+        // Users and roles beyond what sessions leave of what messages lend are in the place of sessions: both together borrow no more than there is.
+        let judged = sessions + accounts.saturating_sub(self.shares.beside_sessions());
+        let kept_short = is_short(&self.kept_short, judged, self.shares.sessions_kept);
         if kept_short && !was_kept_short {
             tracing::warn!(
                 event = "sessions_full",
@@ -159,7 +201,7 @@ impl MemoryBudget {
                 "sessions have used up their part of memory.max: new ones that outlive their connections, and new subscriptions of such, are refused"
             );
         }
-        let short = is_short(&self.sessions_short, sessions, self.shares.sessions);
+        let short = is_short(&self.sessions_short, judged, self.shares.sessions);
         let sessions = match Level::ALL[usize::from(self.level.load(Relaxed))] {
             Level::Full | Level::Over => SessionRoom::None,
             Level::Free | Level::Tight if short => SessionRoom::Short,
@@ -181,6 +223,35 @@ fn is_short(was: &AtomicBool, used: u64, share: u64) -> bool {
 /// A sixteenth, for handshakes at doors.
 pub(crate) const fn handshakes_share(max: u64) -> u64 {
     max / 16
+}
+
+/// A quarter, for passwords that are compared at once; one of our own hashes fits in any case.
+pub(crate) const fn hashing_share(max: u64) -> u64 {
+    let own = (HashMemory::OWN_KIB as u64) << 10;
+    let share = max / 4;
+    if share > own { share } else { own }
+}
+
+/// An eighth, for one password: with all that is kept on purpose it ends below [`OVER`], so that nobody's login has the sockets of others closed. One
+/// of our own hashes fits in any case.
+const fn hash_share(max: u64) -> u64 {
+    let own = (HashMemory::OWN_KIB as u64) << 10;
+    let share = max / 8;
+    if share > own { share } else { own }
+}
+
+/// What there is for users and roles, and for each of their logins.
+pub(crate) fn room_of_accounts(max: u64, messages: u64) -> Room {
+    Room {
+        hash_kib: u32::try_from(hash_share(max) >> 10).unwrap_or(u32::MAX),
+        bytes: accounts_share(messages),
+    }
+}
+
+/// Three eighths of what messages that wait may have, which they lend: an eighth of all where there is enough. Users and roles are held twice: as they are
+/// proposed, and as they are committed.
+const fn accounts_share(messages: u64) -> u64 {
+    messages / 8 * 3 / 2
 }
 
 /// A part of 32, for what logins came with that wait for their turn.
@@ -223,6 +294,7 @@ pub(crate) const fn retained_share(max: u64) -> u64 {
 const _: () = assert!(
     messages_share(1 << 20) + retained_share(1 << 20) + sessions_own_share(1 << 20) <= TIGHT << 16
 );
+const _: () = assert!((TIGHT << 26) + hash_share(1 << 30) < OVER << 26);
 
 /// What a process may have where nobody says it. No limit where nothing can be read.
 pub(crate) fn default_max(least: u64) -> u64 {
@@ -421,6 +493,65 @@ mod tests {
         );
         budget.look(900);
         assert_eq!(keep(1, 0, 0), (Enough, SessionRoom::None), "memory is full");
+    }
+
+    #[test]
+    fn users_and_roles_are_lent_by_messages_that_wait() {
+        let budget = MemoryBudget::new(1_200, Shares::whole(1_200), 2);
+        let messages = |messages| {
+            let kept = Kept {
+                messages,
+                sessions: 0,
+            };
+            budget.keep(0, kept).messages
+        };
+        assert_eq!(messages(399), MemoryRoom::Enough);
+        budget.keep_accounts(150);
+        assert_eq!(messages(250), MemoryRoom::Short);
+        assert_eq!(messages(200), MemoryRoom::Enough);
+        // Sessions may borrow 225 of 400. Beyond the others, users and roles are in their place.
+        let sessions = |sessions| {
+            let kept = Kept {
+                messages: 0,
+                sessions,
+            };
+            budget.keep(1, kept).sessions
+        };
+        budget.keep_accounts(175);
+        assert_eq!(sessions(374), SessionRoom::Clean);
+        budget.keep_accounts(176);
+        assert_eq!(sessions(374), SessionRoom::Short);
+    }
+
+    #[test]
+    fn since_when_sockets_are_closed_is_known_until_they_are_not() {
+        let budget = MemoryBudget::new(1_200, Shares::whole(1_200), 2);
+        let after = |level, ms| {
+            budget.note_level(level, Tick(ms));
+            budget.over_for(Tick(ms))
+        };
+        assert_eq!(after(Level::Full, 0), None);
+        assert_eq!(after(Level::Over, 1_000), Some(Duration::ZERO));
+        assert_eq!(after(Level::Over, 7_000), Some(Duration::from_secs(6)));
+        assert_eq!(after(Level::Full, 7_010), None);
+        assert_eq!(after(Level::Over, 7_020), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn one_password_may_take_an_eighth_all_at_once_a_quarter_and_ours_always_fit() {
+        let own = u64::from(HashMemory::OWN_KIB) << 10;
+        for (mib, one, all) in [
+            (48, own, own),
+            (64, own, own),
+            (128, own, 32 << 20),
+            (256, 32 << 20, 64 << 20),
+            (2_048, 256 << 20, 512 << 20),
+        ] {
+            let max = mib << 20;
+            assert_eq!((hash_share(max), hashing_share(max)), (one, all), "{mib}");
+        }
+        let unlimited = room_of_accounts(u64::MAX, 0).hash_kib;
+        assert_eq!(unlimited, u32::MAX);
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct LoginCounts {
     pub accepted: u64,
     /// Who did not.
     pub refused: u64,
+    /// Of these, who has a password hash that takes more memory than a login may.
+    pub dear_hash: u64,
     /// What had to wait for its turn.
     pub queued: u64,
     /// Of these, what did not wait for it: its connection ended, or its time did.
@@ -40,6 +42,7 @@ impl LoginCounts {
     pub(crate) fn add(&mut self, other: Self) {
         self.accepted += other.accepted;
         self.refused += other.refused;
+        self.dear_hash += other.dear_hash;
         self.queued += other.queued;
         self.gave_up += other.gave_up;
     }

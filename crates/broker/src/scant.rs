@@ -68,7 +68,7 @@ impl Scant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Level;
+    use crate::memory::{Level, room_of_accounts};
 
     const MIB: u64 = 1 << 20;
     const LEAST: u64 = 24 * MIB;
@@ -85,8 +85,10 @@ mod tests {
             sessions_kept: _,
             sessions,
         } = scant.shares();
+        let accounts = room_of_accounts(scant.max, messages).bytes * 2;
         assert!(sessions - sessions_own < messages, "something may wait");
-        // What sessions have beyond their own, messages have less.
+        assert!(accounts < messages, "something may wait");
+        // What sessions have beyond their own, and users and roles, messages have less.
         messages + sessions_own + scant.retained()
     }
 

@@ -36,6 +36,8 @@ pub enum WhyRefused {
     ByReason,
     /// User name or password.
     WrongPassword,
+    /// The hash of its user's password takes more memory than a login may.
+    DearHash,
     /// No user has the name that it says.
     UnknownUser,
     /// Its token.

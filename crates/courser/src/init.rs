@@ -97,9 +97,26 @@ fn with_accounts(arguments: &Init, text: &str) -> Exit {
             return Exit::Usage;
         }
     };
+    // The first part of `NAME:PASSWORD` ends at the first colon, as HTTP has it.
+    if name.as_str().contains(':') {
+        eprintln!(
+            "courser: --admin: {} has a colon: nobody could log in to the admin interface by it",
+            name.as_str().escape_debug()
+        );
+        return Exit::Usage;
+    }
     let file = &arguments.file;
     if file.exists() {
         return there_already(file);
+    }
+    let bootstrap = arguments.data.join(layout::BOOTSTRAP);
+    if bootstrap.symlink_metadata().is_ok() {
+        eprintln!(
+            "courser: {} is there already, with the account of an init before this one: start the broker, which takes it; or remove the file, whose \
+             password is of no use then",
+            bootstrap.display()
+        );
+        return Exit::Conflict;
     }
     if has_served(&arguments.data) {
         let what = format!(
@@ -159,7 +176,7 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    use super::{Init, SHORT, asking_for_accounts, run};
+    use super::{Init, SHORT, asking_for_accounts, layout, run};
     use crate::cli::exit::Exit;
     use crate::cli::sure::Sure;
     use courser_settings::{Login, Settings, Sources, template};
@@ -210,6 +227,39 @@ mod tests {
             &fs::read_to_string(&whole.file).expect("it is there"),
         );
         assert_eq!(read.check().expect("good settings").data.path, whole.data);
+    }
+
+    #[test]
+    fn an_init_names_no_administrator_who_could_not_log_in() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let init = init(&folder, "a:b");
+        assert_eq!(run(&init), Exit::Usage);
+        assert!(!init.file.exists() && !init.data.exists());
+    }
+
+    #[test]
+    fn an_init_beside_an_account_that_no_start_has_taken_is_a_conflict() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let init = init(&folder, "admin");
+        assert_eq!(run(&init), Exit::Done);
+        let bootstrap = init.data.join(layout::BOOTSTRAP);
+        let before = fs::read(&bootstrap).expect("it is there");
+        fs::remove_file(&init.file).expect("it goes");
+        assert_eq!(run(&init), Exit::Conflict);
+        assert!(!init.file.exists());
+        assert_eq!(fs::read(&bootstrap).expect("it is there"), before);
+    }
+
+    fn init(folder: &tempfile::TempDir, admin: &str) -> Init {
+        Init {
+            file: folder.path().join("courser.toml"),
+            full: false,
+            no_accounts: false,
+            accounts: false,
+            admin: admin.to_owned(),
+            data: folder.path().join("data"),
+            sure: Sure::default(),
+        }
     }
 
     /// Both as it is and with every key in force it says the defaults.

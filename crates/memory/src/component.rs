@@ -26,7 +26,7 @@ pub enum Component {
     Rings,
     /// The threads of the log: writer, reader, cleaner, scrub, backups.
     Log,
-    /// Passwords as they are compared.
+    /// Users and roles, and passwords as they are compared.
     Access,
     /// Operators: their questions, the API, metrics.
     Control,

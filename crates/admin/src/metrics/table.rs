@@ -126,6 +126,8 @@ metrics! {
         |it| &it.sum.latencies.delivered;
     "auth_attempts", Counter of Things ["result"], "Logins, where clients have to log in",
         |it| each([("accepted", it.sum.logins.accepted), ("refused", it.sum.logins.refused)]);
+    "auth_dear_hash", Counter of Things, "Of the refused logins, those of users whose password hash takes more memory than a login may",
+        |it| one(it.sum.logins.dear_hash);
     "auth_queued", Counter of Things, "Logins that waited for their turn, because as many of their address or of all were being looked at as may be",
         |it| one(it.sum.logins.queued);
     "auth_gave_up", Counter of Things, "Of these, logins whose connection or whose time (mqtt.connect_timeout) ended before they had it",

@@ -2,6 +2,7 @@
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -9,6 +10,11 @@ use utoipa::IntoParams;
 
 use crate::AppState;
 use crate::error::{ApiError, Code};
+
+/// Bytes of an import: some 100,000 users. One entry of the log carries all of it.
+pub(super) const IMPORT_BYTES_MAX: usize = 32 << 20;
+/// Bytes of every other body.
+pub(super) const BODY_BYTES_MAX: usize = 256 << 10;
 
 /// The body of a request.
 pub(super) struct Sent<T>(pub(super) T);
@@ -18,12 +24,24 @@ impl<T: DeserializeOwned> FromRequest<AppState> for Sent<T> {
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         let bad = |message: String| ApiError::new(Code::BadRequest, format!("body: {message}"));
-        let bytes = Bytes::from_request(request, state)
-            .await
-            .map_err(|rejection| bad(rejection.body_text()))?;
+        let bytes =
+            Bytes::from_request(request, state)
+                .await
+                .map_err(|rejection| match rejection.status() {
+                    StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+                    _ => bad(rejection.body_text()),
+                })?;
         let read = serde_json::from_slice(&bytes);
         read.map(Self).map_err(|error| bad(error.to_string()))
     }
+}
+
+fn too_large() -> ApiError {
+    let (import, other) = (IMPORT_BYTES_MAX >> 20, BODY_BYTES_MAX >> 10);
+    let message = format!(
+        "the body is larger than {other} KiB, or {import} MiB of an import of users and roles"
+    );
+    ApiError::new(Code::BodyTooLarge, message)
 }
 
 /// The name that a path has in it, percent-encoded there.

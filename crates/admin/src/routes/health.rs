@@ -15,7 +15,7 @@ use crate::AppState;
 
 /// Of more than so many partitions only the number is told.
 const NAMED_MAX: usize = 16;
-/// A full disk that gives room again within so long, as a checkpoint does, is none that anybody need look at.
+/// A full disk, or memory that is used up, that gives room again within so long, as a checkpoint does, is none that anybody need look at.
 const NO_ROOM_MIN: Duration = Duration::from_secs(5);
 
 pub(super) fn routes() -> Router<AppState> {
@@ -44,6 +44,8 @@ pub(super) enum Unready {
     All(&'static str),
     /// Nothing that is kept is acknowledged: for so long the disk has had no room for it.
     NoRoom(Duration),
+    /// Nobody comes in: for so long memory has been used up.
+    NoMemory(Duration),
     /// Partitions are set aside, the others serve: which, and why.
     SetAside(String),
 }
@@ -54,6 +56,7 @@ impl Unready {
         match self {
             Self::All(why) => why.into(),
             Self::NoRoom(waits) => no_room(waits).into(),
+            Self::NoMemory(waits) => no_memory(waits).into(),
             Self::SetAside(text) => text.into(),
         }
     }
@@ -69,6 +72,10 @@ pub(super) fn not_ready(state: &AppState) -> Option<Unready> {
             let waits = state.control.waits_for_room();
             if let Some(waits) = waits.filter(|it| *it >= NO_ROOM_MIN) {
                 return Some(Unready::NoRoom(waits));
+            }
+            let waits = state.control.waits_for_memory();
+            if let Some(waits) = waits.filter(|it| *it >= NO_ROOM_MIN) {
+                return Some(Unready::NoMemory(waits));
             }
             let all = state.control.damage().set_aside;
             let named = all.iter().map(|it| (it.partition, it.fault.to_string()));
@@ -87,6 +94,13 @@ pub(super) fn not_ready(state: &AppState) -> Option<Unready> {
 fn no_room(waits: Duration) -> String {
     format!(
         "disk full: for {} s nothing has been acknowledged, and no room has come back\nends by: room on the disk, or fewer messages that wait (docs/operations/disk.md)\n",
+        waits.as_secs()
+    )
+}
+
+fn no_memory(waits: Duration) -> String {
+    format!(
+        "memory full: for {} s every connection has been closed as soon as it came\nends by: fewer clients, users or messages that wait, or more memory.max (docs/limits.md)\n",
         waits.as_secs()
     )
 }
@@ -114,6 +128,13 @@ mod tests {
         let text = Unready::NoRoom(Duration::from_millis(7_900)).text();
         assert!(text.starts_with("disk full: for 7 s nothing has been acknowledged"));
         assert!(text.contains("\nends by: room on the disk"));
+    }
+
+    #[test]
+    fn who_has_no_memory_left_says_for_how_long() {
+        let text = Unready::NoMemory(Duration::from_millis(6_100)).text();
+        assert!(text.starts_with("memory full: for 6 s every connection"));
+        assert!(text.contains("\nends by: fewer clients"));
     }
 
     #[test]

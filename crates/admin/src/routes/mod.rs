@@ -36,8 +36,6 @@ use crate::error::{ApiError, Code};
 
 /// Longest time for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Bytes of a request's body.
-const BODY_BYTES_MAX: usize = 256 * 1024;
 
 /// Says what was done to what, or would be.
 fn done(done: &str, what: &impl ToString) -> Json<Done> {
@@ -121,7 +119,7 @@ pub(crate) fn router(state: AppState) -> Router {
             ApiError::new(Code::BadMethod, "the route does not take this method")
         })
         .layer(middleware::from_fn(in_time))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(DefaultBodyLimit::max(body::BODY_BYTES_MAX))
         .with_state(state)
 }
 

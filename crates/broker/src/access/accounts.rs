@@ -374,7 +374,10 @@ impl Accounts {
                 .table()
                 .user(claim.user.as_str())
                 .is_some();
-            let why = if is_known {
+            let why = if claim.is_dear {
+                self.inner.borrow_mut().counted.dear_hash += 1;
+                WhyRefused::DearHash
+            } else if is_known {
                 WhyRefused::WrongPassword
             } else {
                 WhyRefused::UnknownUser

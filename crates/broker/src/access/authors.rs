@@ -50,7 +50,7 @@ fn rights_of(access: &Access, author: &str) -> Option<Rights> {
 
 #[cfg(test)]
 mod tests {
-    use courser_access::{Command, Limits, Role, RoleName, Table, User, UserName, UserState};
+    use courser_access::{Command, Limits, Role, RoleName, Room, Table, User, UserName, UserState};
     use courser_contract::author_of;
 
     use super::*;
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn cve_2018_12546_the_right_of_an_author_is_the_one_that_counts_now() {
-        let access = Access::new(&[], Limits::default());
+        let access = Access::new(&[], Limits::default(), Room::default());
         let mut table = Table::default();
         let mut authors = Authors::default();
         let mut may = |table: &Table, author: &str, topic: &str| {

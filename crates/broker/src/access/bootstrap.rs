@@ -21,8 +21,8 @@ use rand::rngs::SysRng;
 use zeroize::Zeroizing;
 
 use super::{Access, ChangeError};
+use crate::node::layout::BOOTSTRAP;
 
-const NAME: &str = "bootstrap";
 /// Largest file that is read.
 const BYTES_MAX: u64 = 64 << 20;
 /// How long one change may take.
@@ -120,7 +120,7 @@ fn new_password() -> Result<Zeroizing<String>, BootstrapError> {
 /// # Errors
 /// [`BootstrapError::File`]; nothing is there then that was not before.
 pub fn write_bootstrap(folder: &Path, table: &Table) -> Result<PathBuf, BootstrapError> {
-    let path = folder.join(NAME);
+    let path = folder.join(BOOTSTRAP);
     let write = || -> io::Result<()> {
         if !folder.is_dir() {
             fs::DirBuilder::new()
@@ -154,7 +154,7 @@ pub fn write_bootstrap(folder: &Path, table: &Table) -> Result<PathBuf, Bootstra
 /// # Errors
 /// [`BootstrapError`]; the file stays.
 pub(crate) fn take(folder: &Path, access: &Access) -> Result<Vec<UserName>, BootstrapError> {
-    let path = folder.join(NAME);
+    let path = folder.join(BOOTSTRAP);
     let failed = |source| BootstrapError::File {
         path: path.clone(),
         source,

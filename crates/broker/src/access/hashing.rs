@@ -1,6 +1,9 @@
 //! Passwords are compared and tokens verified on threads of their own: 30 ms of a core and 19 MiB for a password, 30 to 150 µs for each
 //! key that a token is held against, eight at most, are nothing for a shard. How many are handed over at once is up to the
 //! [throttle](super::throttle).
+//!
+//! An imported hash may take more memory than ours. What all that are compared at once take, and what is kept for the next ones, is counted, and never
+//! more than [`hashing_share`]: the next one waits until it fits.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,12 +22,11 @@ use super::mailbox::Mailbox;
 use super::throttle::{Kind, Origin, Why};
 use super::wanted::Wanted;
 use crate::clock::unix_seconds;
+use crate::memory::hashing_share;
 use crate::rings::Doze;
 
 /// Threads at most: memory and cores that a flood of logins can take.
 const THREADS_MAX: usize = 4;
-/// The part of `memory.max` that threads may have for hashes at once, one divided by this; one thread there is in any case.
-const MEMORY_PART: u64 = 4;
 /// A thread for which nothing has waited for so long gives its memory back. Logins that follow on one another find it there.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -64,6 +66,8 @@ pub(crate) struct PasswordClaim {
     pub(crate) user: UserName,
     /// [`courser_access::User::since`] of the hash; none: there is no such user.
     pub(crate) since: Option<u64>,
+    /// Whether its hash takes more memory than one login may, and was not looked at: as if there were no such user.
+    pub(crate) is_dear: bool,
     /// Under which it is remembered.
     pub(crate) key: [u8; 32],
 }
@@ -131,6 +135,20 @@ struct Queue {
     threads: usize,
     idle: usize,
     ended: bool,
+    /// KiB that what is looked at may take.
+    under_way_kib: usize,
+    /// Memory for the next ones, of which each has room for one of our own hashes.
+    spare: Vec<HashMemory>,
+}
+
+/// What a thread is to look at.
+struct Taken {
+    job: Box<Job>,
+    memory: HashMemory,
+    /// What it may take.
+    kib: usize,
+    /// What others would have used, which goes first.
+    in_the_way: Vec<HashMemory>,
 }
 
 /// How long passwords take of late, in microseconds of time, not of CPU: what counts is when somebody hears of it. 0: none was compared yet.
@@ -143,6 +161,8 @@ struct Shared {
     queue: Mutex<Queue>,
     more: Condvar,
     pace: Pace,
+    /// KiB that all hashes that are compared at once may take.
+    kib_max: usize,
 }
 
 /// The threads. They start when there is something to do.
@@ -193,6 +213,14 @@ impl Proof {
             Self::Token { .. } => Kind::Token,
         }
     }
+
+    /// KiB that looking at it may take. A wrong password is held against one of our own hashes besides.
+    fn kib(&self) -> usize {
+        match self {
+            Self::Password { hash, .. } => hash.cost().memory_kib.max(HashMemory::OWN_KIB) as usize,
+            Self::Token { .. } => 0,
+        }
+    }
 }
 
 impl Queue {
@@ -203,23 +231,67 @@ impl Queue {
         }
     }
 
-    /// The next one, of both kinds in turn.
-    fn pop(&mut self) -> Option<Job> {
-        let token = !self.tokens.is_empty() && (!self.took_token || self.passwords.is_empty());
+    /// The next one for which there is room, of both kinds in turn. One always fits where nothing is under way.
+    fn pop(&mut self, kib_max: usize) -> Option<Taken> {
+        let kib = self.passwords.front().map(|job| job.proof.kib());
+        let fits = |kib: &usize| self.under_way_kib == 0 || self.under_way_kib + kib <= kib_max;
+        let kib = kib.filter(fits);
+        let token = !self.tokens.is_empty() && (!self.took_token || kib.is_none());
         self.took_token = token;
         if token {
-            self.tokens.pop_front()
-        } else {
-            self.passwords.pop_front()
+            let job = Box::new(self.tokens.pop_front()?);
+            let (memory, in_the_way) = (HashMemory::default(), Vec::new());
+            return Some(Taken {
+                job,
+                memory,
+                kib: 0,
+                in_the_way,
+            });
         }
+        let kib = kib?;
+        let memory = match kib <= HashMemory::OWN_KIB as usize {
+            true => self.spare.pop().unwrap_or_default(),
+            false => HashMemory::default(),
+        };
+        self.under_way_kib += kib;
+        let kept: usize = self.spare.iter().map(HashMemory::kib).sum();
+        let in_the_way = match self.under_way_kib + kept > kib_max {
+            true => std::mem::take(&mut self.spare),
+            false => Vec::new(),
+        };
+        let job = Box::new(self.passwords.pop_front()?);
+        Some(Taken {
+            job,
+            memory,
+            kib,
+            in_the_way,
+        })
+    }
+
+    /// One was looked at.
+    fn give_back(&mut self, memory: HashMemory, kib: usize) {
+        self.under_way_kib -= kib;
+        if memory.kib() > 0 {
+            self.spare.push(memory);
+        }
+    }
+
+    /// Whether nothing waits.
+    fn is_empty(&self) -> bool {
+        self.passwords.is_empty() && self.tokens.is_empty()
     }
 }
 
 impl HashPool {
-    /// For a machine with so many cores, half of which it may take, and a process that may have so many bytes, a quarter of which.
+    /// For a machine with so many cores, half of which it may take, and a process that may have so many bytes.
     pub(crate) fn new(cores: usize, memory_max: u64) -> Self {
+        let kib_max = usize::try_from(hashing_share(memory_max) >> 10).unwrap_or(usize::MAX);
+        let shared = Shared {
+            kib_max,
+            ..Shared::default()
+        };
         Self {
-            shared: Arc::default(),
+            shared: Arc::new(shared),
             threads_max: threads_max(cores, memory_max),
         }
     }
@@ -263,12 +335,13 @@ impl HashPool {
     /// Looks at the next proof as a thread does; the hash that a password was held against. None: nothing waits for which somebody does.
     pub(crate) fn look_at_next(&self) -> Option<PasswordHash> {
         loop {
-            let job = lock(&self.shared.queue).pop()?;
+            let Taken { job, kib, .. } = lock(&self.shared.queue).pop(usize::MAX)?;
+            lock(&self.shared.queue).give_back(HashMemory::default(), kib);
             let hash = match &job.proof {
                 Proof::Password { hash, .. } => hash.clone(),
                 Proof::Token { .. } => panic!("these tests have passwords only"),
             };
-            if finish(job, &mut HashMemory::default(), &self.shared.pace) {
+            if finish(*job, &mut HashMemory::default(), &self.shared.pace) {
                 return Some(hash);
             }
         }
@@ -287,40 +360,52 @@ impl Drop for HashPool {
 
 fn threads_max(cores: usize, memory_max: u64) -> usize {
     let each = u64::from(HashMemory::OWN_KIB) << 10;
-    let fit = memory_max / MEMORY_PART / each;
+    let fit = hashing_share(memory_max) / each;
     let fit = usize::try_from(fit).unwrap_or(usize::MAX);
     (cores / 2).min(fit).clamp(1, THREADS_MAX)
 }
 
 fn work(shared: &Shared) {
-    let mut memory = HashMemory::default();
-    while let Some(job) = wait(shared, &mut memory) {
-        finish(job, &mut memory, &shared.pace);
+    while let Some(taken) = wait(shared) {
+        let Taken {
+            job,
+            mut memory,
+            kib,
+            in_the_way,
+        } = taken;
+        drop(in_the_way);
+        finish(*job, &mut memory, &shared.pace);
+        let mut queue = lock(&shared.queue);
+        queue.give_back(memory, kib);
+        // What did not fit may now, beside what this thread takes next.
+        if !queue.is_empty() {
+            shared.more.notify_one();
+        }
     }
 }
 
 /// What a thread has waited for.
 enum Waited {
-    Job(Box<Job>),
-    /// Nothing has come for as long as it was to wait.
-    InVain,
+    Job(Taken),
+    /// Nothing has come for as long as it was to wait: what was kept for it.
+    InVain(Vec<HashMemory>),
     /// There will be no more.
     Ended,
 }
 
 /// The next job; none: there will be no more. Memory is given back while there is none.
-fn wait(shared: &Shared, memory: &mut HashMemory) -> Option<Job> {
+fn wait(shared: &Shared) -> Option<Taken> {
     loop {
-        match next(shared, (memory.kib() > 0).then_some(IDLE)) {
-            Waited::Job(job) => return Some(*job),
+        match next(shared) {
+            Waited::Job(taken) => return Some(taken),
             // Not under the lock, which shards take: these are megabytes.
-            Waited::InVain => *memory = HashMemory::default(),
+            Waited::InVain(spare) => drop(spare),
             Waited::Ended => return None,
         }
     }
 }
 
-fn next(shared: &Shared, patience: Option<Duration>) -> Waited {
+fn next(shared: &Shared) -> Waited {
     let Shared { queue, more, .. } = shared;
     let mut held = lock(queue);
     let mut is_over = false;
@@ -328,12 +413,13 @@ fn next(shared: &Shared, patience: Option<Duration>) -> Waited {
         if held.ended {
             return Waited::Ended;
         }
-        if let Some(job) = held.pop() {
-            return Waited::Job(Box::new(job));
+        if let Some(taken) = held.pop(shared.kib_max) {
+            return Waited::Job(taken);
         }
         if is_over {
-            return Waited::InVain;
+            return Waited::InVain(std::mem::take(&mut held.spare));
         }
+        let patience = (!held.spare.is_empty()).then_some(IDLE);
         held.idle += 1;
         held = match patience {
             None => more.wait(held).unwrap_or_else(PoisonError::into_inner),

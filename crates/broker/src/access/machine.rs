@@ -103,10 +103,11 @@ impl Waiting {
 impl Metadata {
     /// Empty.
     pub(crate) fn new(access: Arc<Access>) -> Self {
+        let empty = Table::default().within(access.room());
         Self {
             access,
-            table: Table::default(),
-            ahead: Table::default(),
+            table: empty.clone(),
+            ahead: empty,
             leads: false,
             asked: VecDeque::new(),
             waiting: Waiting::default(),
@@ -128,7 +129,7 @@ impl Metadata {
     /// # Errors
     /// When it is not for this version.
     pub(crate) fn restore(&mut self, bytes: &[u8], at: CheckpointAt) -> Result<(), EntryError> {
-        self.table = entry::decode_checkpoint(bytes)?;
+        self.table = entry::decode_checkpoint(bytes)?.within(self.access.room());
         self.ahead = self.table.clone();
         self.applied = at;
         Ok(())

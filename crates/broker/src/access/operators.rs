@@ -174,6 +174,11 @@ impl Operators {
         }))
     }
 
+    /// This moment, as shards have it.
+    pub(crate) fn now(&self) -> Tick {
+        self.0.clock.tick()
+    }
+
     /// Users and roles.
     pub(crate) fn access(&self) -> &Arc<Access> {
         &self.0.logins.access

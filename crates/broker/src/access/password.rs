@@ -39,7 +39,8 @@ impl Remembered {
 }
 
 impl Logins {
-    /// Whose password somebody comes with, and its hash; none: there is no such user, or none who may log in by a password.
+    /// Whose password somebody comes with, and its hash; none: there is no such user, or none who may log in by a password. One with a hash that takes
+    /// more memory than a login may is as one that is not there, at the same cost.
     pub(super) fn claim(
         &self,
         user: UserName,
@@ -50,9 +51,16 @@ impl Logins {
             .user(user.as_str())
             .filter(|user| user.state == UserState::Enabled)
             .and_then(|user| Some((user.since, user.password.as_ref()?)));
+        let is_dear = known.is_some_and(|(_, hash)| !table.room().has_room_for(hash));
+        let known = known.filter(|_| !is_dear);
         let since = known.map(|(since, _)| since);
         let key = self.key(user.as_str(), since, password);
-        let claim = PasswordClaim { user, since, key };
+        let claim = PasswordClaim {
+            user,
+            since,
+            is_dear,
+            key,
+        };
         (claim, known.map(|(_, hash)| hash.clone()))
     }
 

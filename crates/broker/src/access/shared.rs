@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use courser_access::{Command, Limits, Refusal, Table};
+use courser_access::{Command, Limits, Refusal, Room, Table};
 use courser_contract::ShardId;
 
 use super::mailbox::Mailbox;
@@ -52,6 +52,8 @@ pub struct Access {
     revision: AtomicU64,
     /// What the settings say for those of whom the table says nothing. Held while the copy changes, which two may do at once.
     process: Mutex<Limits>,
+    /// What there is memory for.
+    room: Room,
     /// Whether partition 0 has told what there is.
     serves: AtomicBool,
     inbox: Mailbox<Submitted>,
@@ -73,13 +75,14 @@ impl Access {
     /// Without shards, and with settings that limit nobody.
     #[cfg(test)]
     pub(crate) fn alone() -> Self {
-        Self::new(&[], Limits::default())
+        Self::new(&[], Limits::default(), Room::default())
     }
 
     /// Nobody is known, and everybody has the limits of the settings, `process`; `dozes` are those of the shards.
-    pub(crate) fn new(dozes: &[Arc<Doze>], process: Limits) -> Self {
+    pub(crate) fn new(dozes: &[Arc<Doze>], process: Limits, room: Room) -> Self {
         Self {
-            table: ArcSwap::from_pointee(Table::default().with_process(process)),
+            table: ArcSwap::from_pointee(Table::default().with_process(process).within(room)),
+            room,
             process: Mutex::new(process),
             revision: AtomicU64::new(0),
             serves: AtomicBool::new(false),
@@ -94,6 +97,16 @@ impl Access {
     #[must_use]
     pub fn table(&self) -> Arc<Table> {
         self.table.load_full()
+    }
+
+    /// What there is memory for.
+    pub(crate) const fn room(&self) -> Room {
+        self.room
+    }
+
+    /// Bytes that users and roles take, as they are proposed and as they are committed.
+    pub(crate) fn bytes_held(&self) -> u64 {
+        self.table.load().bytes_held() * 2
     }
 
     /// Number of the last change.
@@ -208,7 +221,7 @@ impl Access {
     pub(crate) fn publish(&self, table: &Table) {
         {
             let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-            let table = table.clone().with_process(*process);
+            let table = table.clone().with_process(*process).within(self.room);
             self.table.store(Arc::new(table));
         }
         self.revision.store(table.revision(), Ordering::Release);

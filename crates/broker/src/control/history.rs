@@ -101,6 +101,7 @@ macro_rules! words_of_refusals {
 
 words_of_refusals! {
     WrongPassword: "the user name or the password is wrong",
+    DearHash: "the hash of its user's password takes more memory than a login may: set the password anew, or give more memory.max",
     UnknownUser: "no user has the name that it says",
     WrongToken: "the token does not prove who the client is",
     WrongProof: "what it answered does not prove that it is the user that it says",

@@ -28,6 +28,7 @@ use crate::classes::Classes;
 use crate::doors::{Certificates, DoorCounters, Doors};
 use crate::latency::LogTimes;
 use crate::live::Live;
+use crate::memory::MemoryBudget;
 use crate::repair::NodeState;
 use crate::rings::Doze;
 use crate::scrub::Missing;
@@ -78,6 +79,7 @@ pub struct Control {
     listeners: Arc<[OpenListener]>,
     doors: Arc<DoorCounters>,
     live: Arc<Live>,
+    memory: Arc<MemoryBudget>,
 }
 
 /// What a [`Control`] is made of.
@@ -94,6 +96,7 @@ pub(crate) struct ControlParts<'a> {
     /// The doors that some of the listeners are.
     pub(crate) doors: &'a Doors,
     pub(crate) live: Arc<Live>,
+    pub(crate) memory: Arc<MemoryBudget>,
 }
 
 impl Control {
@@ -111,6 +114,7 @@ impl Control {
             listeners: parts.listeners.into(),
             doors: Arc::clone(parts.doors.counters()),
             live: parts.live,
+            memory: parts.memory,
         }
     }
 
@@ -208,6 +212,12 @@ impl Control {
     #[must_use]
     pub fn waits_for_room(&self) -> Option<std::time::Duration> {
         self.disk.as_deref()?.waiting()
+    }
+
+    /// How long every socket has been closed as soon as it was accepted, because memory is used up; none while they are not.
+    #[must_use]
+    pub fn waits_for_memory(&self) -> Option<std::time::Duration> {
+        self.memory.over_for(self.operators.now())
     }
 
     /// How much of its start is done; none once it serves, and where nothing is kept.

@@ -7,6 +7,9 @@ pub const CHECKPOINTS: &str = "checkpoints";
 /// Its folders.
 pub const FOLDERS: [&str; 2] = [LOG, CHECKPOINTS];
 
+/// The first account, until a start has taken it.
+pub const BOOTSTRAP: &str = "bootstrap";
+
 /// Identity, number of the start, number of partitions: a folder with this file is one.
 pub const NODE: &str = "node";
 /// The one before, or the one that is being written.

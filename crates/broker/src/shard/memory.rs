@@ -71,6 +71,8 @@ impl Shard {
         let budget = Arc::clone(&self.memory.budget);
         let before;
         (before, self.hub.memory) = budget.look(snapshot().live_bytes());
+        budget.note_level(self.hub.memory, self.hub.now.tick);
+        budget.keep_accounts(self.hub.access.process.bytes_held());
         if self.hub.memory >= Level::Tight {
             // As long as memory is short: what comes back between two looks goes with the next one.
             self.pool.trim();

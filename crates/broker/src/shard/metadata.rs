@@ -4,6 +4,7 @@ use bytes::Bytes;
 use courser_contract::{PartitionId, Term};
 use courser_engine::{AbandonedCheckpoint, EntrySet};
 use courser_log::CheckpointAt;
+use courser_memory::{Component, Scope};
 
 use super::Shard;
 use super::partitions::Owned;
@@ -21,6 +22,7 @@ const TABLE_BYTES: usize = 16 << 10;
 impl Shard {
     /// What the store has for partition 0.
     pub(super) fn handle_metadata(&mut self, stored: Stored) {
+        let _scope = Scope::enter(Component::Access);
         let machine = self
             .metadata
             .as_mut()
@@ -76,6 +78,7 @@ impl Shard {
         let Some(machine) = &mut self.metadata else {
             return;
         };
+        let _scope = Scope::enter(Component::Access);
         if machine.has_room() && self.hub.access.process.is_asked() {
             machine.take(self.hub.access.process.take_asked());
         }

@@ -23,6 +23,7 @@ use courser_contract::{
     Attach, ConnectRefusal, FrontId, PartitionId, Tick, ToFront, ToHome, ToPartition,
 };
 use courser_log::{CheckpointAt, Place, ReadError, SegmentNumber, SharedBatches};
+use courser_memory::{Component, Scope};
 use rand::Rng;
 
 pub(crate) use self::damage::Damaged;
@@ -232,6 +233,7 @@ impl Shard {
             .metadata
             .as_mut()
             .expect("partition 0 is on the first shard");
+        let _scope = Scope::enter(Component::Access);
         if let Err(error) = machine.restore(&bytes, at) {
             self.refuse_metadata("the checkpoint", &error);
             return None;

@@ -89,6 +89,8 @@ impl From<ChangeError> for ApiError {
                 Refusal::NoRole(_) => Code::NoRole,
                 Refusal::RoleInUse { .. } => Code::RoleInUse,
                 Refusal::TooMany { .. } => Code::TooMany,
+                Refusal::NoRoom { .. } => Code::NoRoom,
+                Refusal::DearHash { .. } => Code::DearHash,
                 Refusal::Placeholder { .. } => Code::BadRequest,
                 Refusal::LastAdministrator => Code::LastAdministrator,
             },

@@ -14,10 +14,7 @@ use crate::AppState;
 use crate::access::Principal;
 use crate::api::Imported;
 use crate::error::{ApiError, ErrorBody};
-use crate::routes::body::{How, Sent};
-
-/// Bytes of an import: some 100,000 users. One entry of the log carries all of it.
-const IMPORT_BYTES_MAX: usize = 32 << 20;
+use crate::routes::body::{How, IMPORT_BYTES_MAX, Sent};
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use courser_access::{
-    Command, HashMemory, PasswordHash, SALT_BYTES, Table, User, UserName, UserState, dummy_hash,
+    Command, HashMemory, Limits, PasswordHash, Room, SALT_BYTES, Table, User, UserName, UserState,
+    dummy_hash,
 };
 use courser_contract::{ShardId, WhyRefused};
 use courser_mqtt::front::Password;
@@ -45,7 +46,12 @@ fn hash_of(password: &str) -> PasswordHash {
 impl Door {
     /// One that knows `anna` by the password `right`, `disabled`, and `certain`, who has no password.
     fn new(secret: u8) -> Self {
-        let access = Arc::new(Access::alone());
+        Self::within(secret, Room::default())
+    }
+
+    /// The same in a process with so much room.
+    fn within(secret: u8, room: Room) -> Self {
+        let access = Arc::new(Access::new(&[], Limits::default(), room));
         let logins = Arc::new(Logins {
             access,
             pool: HashPool::without_threads(),
@@ -239,6 +245,32 @@ fn s2_who_does_not_exist_costs_one_hash_like_everybody_else() {
         hash_of("right").cost(),
         "the same work"
     );
+}
+
+/// It was stored by a process with more memory.
+#[test]
+fn s2_who_has_a_hash_that_takes_too_much_memory_is_refused_at_the_cost_of_who_is_not_there() {
+    let room = Room {
+        hash_kib: 32 << 10,
+        bytes: u64::MAX,
+    };
+    let mut door = Door::within(1, room);
+    let dear = |kib: u32| User {
+        password: Some(
+            format!("$argon2id$v=19$m={kib},t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAA")
+                .parse()
+                .expect("a hash"),
+        ),
+        ..User::default()
+    };
+    door.put("dear", dear((32 << 10) + 1));
+    door.put("fits", dear(32 << 10));
+    assert_eq!(door.log_in("dear", "guess"), wrong(dummy_hash()));
+    assert_eq!(door.accounts.counted().dear_hash, 1);
+    let fits = dear(32 << 10).password.expect("it has one");
+    assert_eq!(door.log_in("fits", "guess"), wrong(fits));
+    assert_eq!(door.log_in("nobody", "guess"), wrong(dummy_hash()));
+    assert_eq!(door.accounts.counted().dear_hash, 1);
 }
 
 /// What a certificate names is exact, and neither a password nor a user name makes anybody else of it.

@@ -43,6 +43,7 @@ fn i9_what_a_dear_hash_took_is_given_back_and_a_small_process_has_one_thread() {
             claim: PasswordClaim {
                 user: UserName::new("anna").expect("a name"),
                 since: None,
+                is_dear: false,
                 key: [0; 32],
             },
         };
@@ -79,4 +80,80 @@ fn s2_a_wrong_password_of_an_imported_user_costs_as_much_as_any_other() {
     assert_eq!(beside(&imported), Some(dummy_hash()));
     assert_eq!(beside(&dummy_hash()), None, "it is as dear as ours");
     assert!(!holds(&imported, b"wrong", &mut HashMemory::default()));
+}
+
+fn job(mib: u32) -> Job {
+    let kib = mib << 10;
+    let hash =
+        format!("$argon2id$v=19$m={kib},t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAA");
+    let proof = Proof::Password {
+        password: Zeroizing::new(b"wrong".to_vec()),
+        hash: hash.parse().expect("a hash"),
+        claim: PasswordClaim {
+            user: UserName::new("anna").expect("a name"),
+            since: None,
+            is_dear: false,
+            key: [0; 32],
+        },
+    };
+    Job {
+        asker: Asker::Operator(Box::new(|_| {})),
+        origin: Origin::Local,
+        proof,
+    }
+}
+
+const KIB_MAX: usize = 64 << 10;
+
+#[test]
+fn hashes_that_do_not_fit_together_wait_for_one_another() {
+    let mut queue = Queue::default();
+    for mib in [40, 30, 19] {
+        queue.push(job(mib));
+    }
+    let first = queue.pop(KIB_MAX).expect("there is room");
+    assert_eq!(first.kib, 40 << 10);
+    assert!(queue.pop(KIB_MAX).is_none(), "70 MiB are too much");
+    queue.give_back(first.memory, first.kib);
+    let second = queue.pop(KIB_MAX).expect("there is room again");
+    let third = queue.pop(KIB_MAX).expect("and for one of ours");
+    assert_eq!((second.kib, third.kib), (30 << 10, 19 << 10));
+    queue.give_back(second.memory, second.kib);
+    queue.give_back(third.memory, third.kib);
+    // What a process with more memory took is compared alone.
+    queue.push(job(200));
+    assert!(queue.pop(KIB_MAX).is_some());
+}
+
+#[test]
+fn memory_that_is_kept_for_our_hashes_goes_before_a_dear_one_and_serves_the_next_of_ours() {
+    let mut queue = Queue::default();
+    let own = HashMemory::OWN_KIB as usize;
+    let keep = |queue: &mut Queue, taken: Taken| {
+        let Taken {
+            job,
+            mut memory,
+            kib,
+            ..
+        } = taken;
+        finish(*job, &mut memory, &Pace::default());
+        queue.give_back(memory, kib);
+    };
+    queue.push(job(19));
+    queue.push(job(1));
+    let both = [queue.pop(KIB_MAX), queue.pop(KIB_MAX)];
+    for taken in both.into_iter().flatten() {
+        assert_eq!(taken.kib, own, "a wrong one is held against ours too");
+        keep(&mut queue, taken);
+    }
+    assert_eq!(queue.spare.len(), 2);
+    queue.push(job(19));
+    let again = queue.pop(KIB_MAX).expect("there is room");
+    assert_eq!(again.memory.kib(), own, "it is there already");
+    keep(&mut queue, again);
+    queue.push(job(40));
+    let dear = queue.pop(KIB_MAX).expect("there is room");
+    assert_eq!((dear.in_the_way.len(), queue.spare.len()), (2, 0));
+    queue.give_back(dear.memory, dear.kib);
+    assert_eq!(queue.under_way_kib, 0);
 }

@@ -1,6 +1,6 @@
 use std::sync::mpsc;
 
-use courser_access::{Command, Limits, Refusal, Role, RoleName, User, UserName};
+use courser_access::{Command, Limits, Refusal, Role, RoleName, Room, User, UserName};
 use courser_contract::ShardId;
 
 use super::*;
@@ -58,7 +58,7 @@ struct Queue {
 impl Queue {
     fn of(commands: impl IntoIterator<Item = Command>) -> Self {
         let dozes = [Arc::default(), Arc::default()];
-        let access = Arc::new(Access::new(&dozes, Limits::default()));
+        let access = Arc::new(Access::new(&dozes, Limits::default(), Room::default()));
         let mut machine = Metadata::new(Arc::clone(&access));
         machine.handle_leader();
         let (sender, settled) = mpsc::channel();
@@ -182,7 +182,11 @@ fn i11_a_new_user_waits_for_the_first_walk_of_a_start() {
     before.handle_leader();
     let entries = [put_user("anna"), Command::RemoveUser(user("anna"))];
     let entries = entries.map(|command| submit(&mut before, command).0.unwrap());
-    let access = Arc::new(Access::new(&[Arc::default()], Limits::default()));
+    let access = Arc::new(Access::new(
+        &[Arc::default()],
+        Limits::default(),
+        Room::default(),
+    ));
     let mut machine = Metadata::new(Arc::clone(&access));
     for entry in entries {
         machine.handle_committed(&entry).unwrap();

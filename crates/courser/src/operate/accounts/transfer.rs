@@ -1,12 +1,13 @@
 //! `courser access`: all users and roles at once; and users out of Mosquitto's files.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use courser_access::{PasswordHash, UserName};
-use courser_admin::client::Verb;
+use courser_admin::client::{Client, ClientError, Verb};
 use serde_json::{Value, json};
 
 use super::changed;
@@ -14,12 +15,16 @@ use crate::cli::exit::{Exit, usage};
 use crate::cli::new_file::{there_already, write};
 use crate::cli::print;
 use crate::cli::sure::Sure;
+use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::OutputFlags;
 use crate::operate::server::ServerFlags;
 
 /// What Mosquitto made before 2.0: one round of SHA-512, so that whoever has the file soon has the passwords.
 const OLD_FORMAT: &str = "a hash of Mosquitto before 2.0 ($6$), which is too weak to be kept: set the password of this user anew, here with courser user \
                           add, or there with mosquitto_passwd of 2.0 or later (-H sha512-pbkdf2)";
+
+/// Where users are.
+const PATH: &str = "/api/v1/users";
 
 /// Wrong lines of a file of users that are named.
 const FAULTS_MAX: usize = 20;
@@ -127,8 +132,16 @@ fn users_of(text: &str) -> Result<Vec<(UserName, PasswordHash)>, Vec<String>> {
     let lines = text.lines().zip(1..);
     let lines = lines.filter(|(line, _)| !line.trim().is_empty() && !line.starts_with('#'));
     let (mut users, mut faults, mut more) = (Vec::new(), Vec::new(), 0);
+    let mut seen = BTreeMap::new();
     for (line, number) in lines {
-        match user_of(line) {
+        let user = user_of(line).and_then(|user| match seen.insert(user.0.clone(), number) {
+            None => Ok(user),
+            Some(before) => Err(format!(
+                "{} stands in line {before} already",
+                user.0.as_str()
+            )),
+        });
+        match user {
             Ok(user) => users.push(user),
             Err(_) if faults.len() == FAULTS_MAX => more += 1,
             Err(what) => faults.push(format!("line {number}: {what}")),
@@ -154,14 +167,60 @@ fn user_of(line: &str) -> Result<(UserName, PasswordHash), String> {
     Ok((name, hash))
 }
 
-/// Makes users of such a file.
+/// All users that the server has.
+async fn users_there(client: &Client) -> Result<BTreeSet<String>, ClientError> {
+    let listing = Listing {
+        path: PATH,
+        columns: &[],
+        own: Vec::new(),
+    };
+    let (mut names, mut cursor) = (BTreeSet::new(), None);
+    loop {
+        let page = ListFlags::page(&[], cursor);
+        let (rows, next) = page.rows(client, &listing).await?;
+        let of_page = rows.iter().filter_map(|row| row["name"].as_str());
+        names.extend(of_page.map(str::to_owned));
+        if next.is_none() {
+            return Ok(names);
+        }
+        cursor = next;
+    }
+}
+
+/// Takes those away that are there already. Where that is not wanted, what to say of them.
+fn without_those_there(
+    users: &mut Vec<(UserName, PasswordHash)>,
+    there: &BTreeSet<String>,
+    skip_existing: bool,
+) -> Result<(), String> {
+    let is_there = |name: &UserName| there.contains(name.as_str());
+    let known: Vec<&str> = users
+        .iter()
+        .filter(|(name, _)| is_there(name))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if !known.is_empty() && !skip_existing {
+        let named = known[..known.len().min(FAULTS_MAX)].join(", ");
+        let more = match known.len().saturating_sub(FAULTS_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        return Err(format!(
+            "{named}{more}: there already; nobody was made. With --skip-existing they stay as they are, and the others are made"
+        ));
+    }
+    users.retain(|(name, _)| !is_there(name));
+    Ok(())
+}
+
+/// Makes users of such a file, with these roles, and leaves who is there already if that is wanted.
 pub(super) fn mosquitto(
     server: &ServerFlags,
     file: &Path,
-    roles: &[String],
+    (roles, skip_existing): (&[String], bool),
     output: &OutputFlags,
 ) -> Exit {
-    let users = match read(file).and_then(|text| {
+    let mut users = match read(file).and_then(|text| {
         users_of(&text).map_err(|faults| {
             let place = file.display();
             let faults = faults.iter().map(|what| format!("{place}: {what}"));
@@ -172,11 +231,16 @@ pub(super) fn mosquitto(
         Err(message) => return usage(&message),
     };
     server.ask(async |client| {
+        let there = users_there(&client).await?;
+        if let Err(message) = without_those_there(&mut users, &there, skip_existing) {
+            eprintln!("courser: {}: {message}", file.display());
+            return Ok(Exit::Conflict);
+        }
         let mut done = Vec::new();
         let mut end = Ok(Exit::Done);
         for (name, hash) in &users {
             let user = json!({"name": name, "password_hash": hash, "roles": roles});
-            match client.send(Verb::Post, "/api/v1/users", &user).await {
+            match client.send(Verb::Post, PATH, &user).await {
                 Ok(made) => done.push(made),
                 Err(error) => {
                     end = Err(error.into());
@@ -232,6 +296,28 @@ mod tests {
                 "{refused:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_name_that_stands_twice_makes_nobody() {
+        let refused = users_of(&format!("anna:{HASH}\nben:{HASH}\nanna:{HASH}\n"));
+        let refused = refused.expect_err("nobody knows which one is meant");
+        assert_eq!(refused, ["line 3: anna stands in line 1 already"]);
+    }
+
+    #[test]
+    fn who_is_there_already_is_left_out_or_nobody_is_made() {
+        let all = users_of(&format!("anna:{HASH}\nben:{HASH}\n")).expect("it is in its form");
+        let there: BTreeSet<String> = ["anna".to_owned(), "carl".to_owned()].into();
+        let mut users = all.clone();
+        let refused = without_those_there(&mut users, &there, false).expect_err("anna is there");
+        assert!(
+            refused.starts_with("anna: there already; nobody"),
+            "{refused}"
+        );
+        assert!(refused.contains("--skip-existing"), "{refused}");
+        assert_eq!(without_those_there(&mut users, &there, true), Ok(()));
+        assert_eq!(users, all[1..]);
     }
 
     #[test]

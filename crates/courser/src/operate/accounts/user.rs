@@ -92,6 +92,9 @@ enum UserVerb {
         /// A role that all of them get; as often as wanted
         #[arg(long, value_name = "ROLE")]
         role: Vec<String>,
+        /// Leave users that are there as they are, instead of making nobody
+        #[arg(long)]
+        skip_existing: bool,
         #[command(flatten)]
         output: OutputFlags,
     },
@@ -179,7 +182,12 @@ fn act(arguments: &Users) -> Exit {
         }
         UserVerb::Disable(targets) => targets.run(server, &deed(Act::Disable, "disable the user")),
         UserVerb::Remove(targets) => targets.run(server, &deed(Act::Delete, "remove the user")),
-        UserVerb::Import { file, role, output } => transfer::mosquitto(server, file, role, output),
+        UserVerb::Import {
+            file,
+            role,
+            skip_existing,
+            output,
+        } => transfer::mosquitto(server, file, (role, *skip_existing), output),
     }
 }
 

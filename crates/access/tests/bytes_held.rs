@@ -1,0 +1,62 @@
+//! What a table says that it takes of memory, beside what it takes.
+
+use std::alloc::System;
+
+use courser_access::{Command, PasswordHash, Role, RoleName, Table, User, UserName};
+use courser_memory::{Counting, thread_snapshot};
+
+#[global_allocator]
+static ALLOCATOR: Counting<System> = Counting::new(System);
+
+const USERS: u32 = 20_000;
+
+fn role_name(number: usize) -> RoleName {
+    RoleName::new(&format!("role-{number}")).expect("a name")
+}
+
+/// A table of users with so many roles each, and what it takes.
+fn table(roles: usize, mut user: User) -> (Table, u64) {
+    let before = thread_snapshot();
+    let mut table = Table::default();
+    for number in 0..roles {
+        let rules = vec!["allow publish a/%c/b".parse().expect("a rule"); 3];
+        let role = Role {
+            rules,
+            ..Role::default()
+        };
+        table.apply(&Command::PutRole(role_name(number), role));
+        user.roles.insert(role_name(number));
+    }
+    for number in 0..USERS {
+        let name = UserName::new(&format!("user-{number}")).expect("a name");
+        table.apply(&Command::PutUser(name, user.clone()));
+    }
+    drop(user);
+    let taken = thread_snapshot().since(&before).live_bytes();
+    (table, taken)
+}
+
+#[test]
+fn what_a_table_is_said_to_take_is_what_it_takes() {
+    let hash = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    let password: Option<PasswordHash> = Some(hash.parse().expect("a hash"));
+    for (roles, password) in [
+        (0, None),
+        (0, password.clone()),
+        (1, password.clone()),
+        (30, password),
+    ] {
+        let user = User {
+            password,
+            ..User::default()
+        };
+        let (table, taken) = table(roles, user);
+        let said = table.bytes_held();
+        let (said_each, taken_each) = (said / u64::from(USERS), taken / u64::from(USERS));
+        println!("{roles} roles: {said_each} B a user, {taken_each} taken");
+        assert!(
+            said <= taken / 8 * 9 && taken <= said / 8 * 9,
+            "{roles} roles: {said} {taken}"
+        );
+    }
+}
