@@ -10,6 +10,8 @@ use ppp::{v1, v2};
 pub const HEADER_BYTES_MAX: usize = 1024;
 /// Longest line of version 1, its end included.
 const LINE_BYTES_MAX: usize = 107;
+/// Words of the line before the two ports.
+const PORTS_AT: usize = 4;
 /// Bytes of version 2 before its addresses.
 const FIXED_BYTES: usize = 16;
 
@@ -75,12 +77,27 @@ fn read_line(received: &[u8]) -> Result<Option<Header>, ProxyError> {
         return Err(ProxyError::Malformed);
     }
     let header = v1::Header::try_from(line).map_err(|_| ProxyError::Malformed)?;
+    let has_addresses = header.addresses != v1::Addresses::Unknown;
+    if has_addresses
+        && !line
+            .trim_ascii_end()
+            .split(|byte| *byte == b' ')
+            .skip(PORTS_AT)
+            .all(is_port)
+    {
+        return Err(ProxyError::Malformed);
+    }
     let source = match header.addresses {
         v1::Addresses::Unknown => None,
         v1::Addresses::Tcp4(pair) => Some((pair.source_address, pair.source_port).into()),
         v1::Addresses::Tcp6(pair) => Some((pair.source_address, pair.source_port).into()),
     };
     Ok(Some(Header { source, length }))
+}
+
+/// Digits without leading zeros: the parser takes `+1` and `01` as well.
+fn is_port(word: &[u8]) -> bool {
+    word.iter().all(u8::is_ascii_digit) && (word.len() == 1 || !word.starts_with(b"0"))
 }
 
 fn read_binary(received: &[u8]) -> Result<Option<Header>, ProxyError> {

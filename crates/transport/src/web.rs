@@ -285,6 +285,9 @@ fn refusal(status: StatusCode) -> Response<()> {
 
 /// Whether a request may come in.
 fn judge(server: &WebServer, request: &Request) -> Result<(), WebError> {
+    if !is_plain(request.headers()) {
+        return Err(WebError::Malformed);
+    }
     if request.uri().path() != server.path {
         return Err(WebError::OtherPath);
     }
@@ -305,6 +308,17 @@ fn judge(server: &WebServer, request: &Request) -> Result<(), WebError> {
     } else {
         Err(WebError::OtherOrigin)
     }
+}
+
+/// Whether proxies on the way cannot have read another request than this one: one host (RFC 9112 section 3.2), one key (RFC 6455 section 11.3.1),
+/// and no content, which would be read as frames.
+fn is_plain(headers: &HeaderMap) -> bool {
+    let once = |name| headers.get_all(name).iter().count() <= 1;
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    once(header::HOST)
+        && once(header::SEC_WEBSOCKET_KEY)
+        && lengths.all(|length| length == "0")
+        && !headers.contains_key(header::TRANSFER_ENCODING)
 }
 
 impl Origins {

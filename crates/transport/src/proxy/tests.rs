@@ -98,6 +98,27 @@ fn what_is_no_header_is_refused_with_the_reason() {
     }
 }
 
+// Section 2.1 of its specification: "in the range [0..65535] without heading zero".
+#[test]
+fn a_port_of_version_1_is_digits_without_leading_zeros() {
+    let of = |addresses: &str, ports: &str| {
+        let line = format!("PROXY {addresses} {ports}\r\n");
+        read(line.as_bytes()).map(|header| header.is_some())
+    };
+    for addresses in ["TCP4 192.0.2.7 10.0.0.1", "TCP6 2001:db8::1 ::1"] {
+        for ports in ["1 2", "0 0", "65535 65535", "10 20"] {
+            assert_eq!(of(addresses, ports), Ok(true), "{ports}");
+        }
+        for port in ["+1", "-1", "01", "00", "65536", "1x", " 1", ""] {
+            for ports in [format!("{port} 2"), format!("2 {port}")] {
+                let seen = of(addresses, &ports);
+                assert_eq!(seen, Err(ProxyError::Malformed), "{addresses} {ports}");
+            }
+        }
+    }
+    assert_eq!(of("UNKNOWN", "ffff::1 ::1 +1 x"), Ok(true), "not looked at");
+}
+
 proptest! {
     #[test]
     fn any_bytes_have_an_answer(

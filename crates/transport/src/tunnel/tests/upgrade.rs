@@ -86,6 +86,31 @@ fn a_server_for_this_machine_lets_in_pages_of_this_machine() {
 }
 
 #[test]
+fn a_request_that_can_be_read_in_two_ways_is_refused() {
+    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+    let headers = [
+        ("Host: other", "400"),
+        ("Host: h", "400"),
+        (key, "400"),
+        ("Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", "400"),
+        ("Content-Length: 5", "400"),
+        ("Content-Length: +0", "400"),
+        ("Content-Length: 0\r\nContent-Length: 5", "400"),
+        ("Transfer-Encoding: chunked", "400"),
+        ("Transfer-Encoding: identity", "400"),
+        ("Content-Length: 0", "101"),
+        ("X-Forwarded-Host: other", "101"),
+    ];
+    for (header, status) in headers {
+        let more = format!("{key}\r\n{header}");
+        let (text, result) = answer(&request(&[(key, &more)]));
+        let right = format!("HTTP/1.1 {status} ");
+        assert!(text.starts_with(&right), "{header}: {text}");
+        assert_eq!(result.is_ok(), status == "101", "{header}");
+    }
+}
+
+#[test]
 fn other_requests_are_refused_with_a_status() {
     let table: &[(&[(&str, &str)], &str)] = &[
         (&[("GET /mqtt", "GET /")], "404"),
