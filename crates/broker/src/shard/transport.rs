@@ -219,6 +219,7 @@ impl Layered {
         }
         for _ in 0..FRUITLESS_MAX {
             if self.tunnel.has_ended() {
+                self.answer_end();
                 return Received::End;
             }
             let mut raw = pool.take();
@@ -252,6 +253,13 @@ impl Layered {
         let count = self.socket.read_at_once(raw.room_mut())?;
         raw.advance(count);
         self.open(raw.bytes(), buffer).map_err(io::Error::other)
+    }
+
+    /// A good-bye is answered in every layer before the socket closes (RFC 6455 section 5.5.1): nobody waits until it can be said.
+    #[cold]
+    fn answer_end(&mut self) {
+        self.tunnel.close();
+        let _ = self.flush();
     }
 
     /// Takes the layers off what was received. How many bytes of MQTT are new in `buffer`.
