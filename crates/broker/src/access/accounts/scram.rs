@@ -32,7 +32,19 @@ impl Accounts {
             let keys = user.scram.clone();
             keys.filter(|_| user.state == UserState::Enabled)
         });
+        // An empty user name of CONNECT says nothing, as with tokens.
+        let named = login.user_name.filter(|name| !name.is_empty());
+        let is_other = named.is_some_and(|named| {
+            let mut claimed = claimed.iter();
+            claimed.any(|claimed| claimed.as_str() != named)
+        });
         self.note_claim(login.front, claimed);
+        if is_other {
+            return (
+                AuthStep::Refused(ReasonCode::BadUserNameOrPassword, WhyRefused::OtherName),
+                None,
+            );
+        }
         match begun {
             Ok(exchange) => {
                 let step = AuthStep::Continue(exchange.server_first().as_bytes().to_vec());

@@ -629,3 +629,32 @@ fn s2_exchanges_of_scram_that_were_begun_together_are_no_more_guesses() {
     });
     assert_eq!(looked_at.count(), 5, "as many as one after another");
 }
+
+#[test]
+fn s5_the_user_of_scram_is_the_one_that_connect_names() {
+    let mut door = Door::new(1);
+    let other = AuthStep::Refused(ReasonCode::BadUserNameOrPassword, WhyRefused::OtherName);
+    for (named, may_go_on) in [
+        (Some("certain"), false),
+        (Some("nobody"), false),
+        (Some("Anna"), false),
+        (Some("anna"), true),
+        (Some(""), true),
+        (None, true),
+    ] {
+        // More often than anybody may guess.
+        for _ in 0..20 {
+            let front = door.arrive(None, ADDRESS);
+            let login = Login {
+                method: Some("SCRAM-SHA-256"),
+                data: b"n,,n=anna,r=abc",
+                ..login(front, named, None)
+            };
+            let (step, exchange) = door.accounts.begin(&login);
+            assert_eq!(step == other, !may_go_on, "{named:?}: {step:?}");
+            assert_eq!(matches!(step, AuthStep::Continue(_)), may_go_on);
+            assert_eq!(exchange.is_some(), may_go_on);
+            door.accounts.leave(front);
+        }
+    }
+}
