@@ -182,6 +182,7 @@ class Courser(Broker):
         "packet_bytes": "mqtt.packet_bytes_max={}",
         "output_bytes": "mqtt.output_bytes_max={}",
         "retained_messages": "retained.messages_max={}",
+        "message_rate": "limits.messages_per_second={}",
         "classes": "class=[{}]",
         "listeners": "listener=[{}]",
         "connect_timeout": "mqtt.connect_timeout={}",

@@ -41,7 +41,7 @@ pub use credential::{
 pub use limits::{Limits, RetainedLimits};
 pub use names::{DomainName, NameError, RoleName, UserName};
 pub use pattern::{PatternError, TopicPattern};
-pub use quota::Quota;
+pub use quota::{Quota, Rates};
 pub use rights::{Decision, Identity, Principal, Rights, Sharing, Standing, Verdict};
 pub use room::Room;
 pub use rule::{Effect, Rule, RuleError, Scope};

@@ -1,196 +1,162 @@
-//! Rates of a client: token buckets that may be overdrawn.
+//! Rates of a client: buckets of one second that are taken from packet by packet, and are paid for by time.
 //!
-//! What a client has sent in one read is taken as a whole and paid for afterwards: it is not read until its debt is paid. So nothing is
-//! asked for each message, no message is lost, and the rate holds over time.
+//! A packet is taken while a bucket is not overdrawn, and may overdraw it: so over any time a client is taken at most what the rate allows in
+//! it, one burst of a second, and one packet. What is kept of a bucket is one number, the time by which everything that was taken is paid
+//! for, so that all connections of a client take from the same one, on whichever threads they are, without a lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Limits;
 
-/// Longest debt in milliseconds: a single large message does not shut a client out for longer.
-const DEBT_MS_MAX: i64 = 60_000;
+const NANOS_OF_MS: u64 = 1_000_000;
+const NANOS_OF_SECOND: u64 = 1_000_000_000;
+/// Reads of a client that is slower than the smallest packets of a large read are as small as this, in bytes.
+const SMALL_READ_BYTES: usize = 4 * 1024;
+/// Publishes that a read of 64 KiB may bring, at 7 bytes.
+const MESSAGES_OF_READ: u32 = 10_000;
+const BYTES_OF_READ: u32 = 64 * 1024;
 
-/// Tokens that come back at a rate, up to those of one second. Kept in thousandths of a token.
+/// What a client may publish in a second, by [`Limits::messages_per_second`] and [`Limits::bytes_per_second`]. 0 counts as 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    messages: Option<u32>,
+    bytes: Option<u32>,
+}
+
+impl Rates {
+    /// None: nothing is limited.
+    #[must_use]
+    pub fn of(limits: Limits) -> Option<Self> {
+        let rates = Self {
+            messages: limits.messages_per_second.map(|rate| rate.max(1)),
+            bytes: limits.bytes_per_second.map(|rate| rate.max(1)),
+        };
+        (rates.messages.is_some() || rates.bytes.is_some()).then_some(rates)
+    }
+
+    /// As much is read of its socket at once, so that who sends more than it may leaves that in the socket and not in our memory.
+    #[must_use]
+    pub fn read_bytes_max(self) -> usize {
+        let is_slow = self.messages.is_some_and(|rate| rate < MESSAGES_OF_READ)
+            || self.bytes.is_some_and(|rate| rate < BYTES_OF_READ);
+        if is_slow {
+            SMALL_READ_BYTES
+        } else {
+            usize::MAX
+        }
+    }
+}
+
+/// Tokens that come back at a rate, up to those of one second.
+#[derive(Debug)]
 struct Bucket {
-    per_second: i64,
-    level: i64,
+    per_second: u32,
+    /// By when what was taken is paid for, in nanoseconds of the caller's clock. In the past: the bucket is full.
+    paid: AtomicU64,
 }
 
 impl Bucket {
-    fn new(per_second: u32) -> Self {
-        let per_second = i64::from(per_second.max(1));
+    const fn new(per_second: u32) -> Self {
         Self {
             per_second,
-            level: per_second * 1_000,
+            paid: AtomicU64::new(0),
         }
     }
 
-    /// A millisecond brings a thousandth of what a second does.
-    fn pass(&mut self, ms: u64) {
-        let ms = i64::try_from(ms).unwrap_or(i64::MAX);
-        let back = self.per_second.saturating_mul(ms);
-        self.level = self.level.saturating_add(back).min(self.per_second * 1_000);
+    fn paid(&self) -> u64 {
+        self.paid.load(Ordering::Relaxed)
     }
 
-    fn take(&mut self, tokens: u64) {
-        let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
-        let after = self.level.saturating_sub(tokens.saturating_mul(1_000));
-        self.level = after.max(-DEBT_MS_MAX * self.per_second);
+    fn take(&self, now: u64, tokens: u64) {
+        let cost = tokens
+            .saturating_mul(NANOS_OF_SECOND)
+            .div_ceil(u64::from(self.per_second));
+        let later = |paid: u64| Some(paid.max(now).saturating_add(cost));
+        // Nothing else is read by it.
+        let _ = self
+            .paid
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 
-    const fn is_overdrawn(self) -> bool {
-        self.level < 0
+    fn is_overdrawn(&self, now: u64) -> bool {
+        self.paid() > now.saturating_add(NANOS_OF_SECOND)
     }
 }
 
-/// What a client may publish, by [`Limits::messages_per_second`] and [`Limits::bytes_per_second`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a client has published of what it may. Times are milliseconds of one clock.
+#[derive(Debug)]
 pub struct Quota {
+    rates: Rates,
     messages: Option<Bucket>,
     bytes: Option<Bucket>,
-    /// Milliseconds of the caller's clock up to which it has passed.
-    passed_ms: u64,
 }
 
 impl Quota {
-    /// Of a client with these limits, full; none if they limit no rate.
+    /// Of a client that has published nothing.
     #[must_use]
-    pub fn new(limits: Limits) -> Option<Self> {
-        let quota = Self {
-            messages: limits.messages_per_second.map(Bucket::new),
-            bytes: limits.bytes_per_second.map(Bucket::new),
-            // What is full stays full, however long ago that was.
-            passed_ms: 0,
-        };
-        (quota.messages.is_some() || quota.bytes.is_some()).then_some(quota)
-    }
-
-    /// The same client with other limits: what it has used of a rate that stays the same counts on.
-    #[must_use]
-    pub fn renewed(before: Option<Self>, limits: Limits) -> Option<Self> {
-        let mut quota = Self::new(limits)?;
-        let Some(before) = before else {
-            return Some(quota);
-        };
-        quota.passed_ms = before.passed_ms;
-        let same = |new: &mut Option<Bucket>, old: Option<Bucket>| {
-            if let (Some(new), Some(old)) = (new, old)
-                && new.per_second == old.per_second
-            {
-                *new = old;
-            }
-        };
-        same(&mut quota.messages, before.messages);
-        same(&mut quota.bytes, before.bytes);
-        Some(quota)
-    }
-
-    fn pass(&mut self, now_ms: u64) {
-        let ms = now_ms.saturating_sub(self.passed_ms);
-        self.passed_ms = self.passed_ms.max(now_ms);
-        for bucket in [&mut self.messages, &mut self.bytes].into_iter().flatten() {
-            bucket.pass(ms);
+    pub fn new(rates: Rates) -> Self {
+        Self {
+            rates,
+            messages: rates.messages.map(Bucket::new),
+            bytes: rates.bytes.map(Bucket::new),
         }
+    }
+
+    /// The same client with other rates: what it has used of a rate that stays the same counts on.
+    #[must_use]
+    pub fn renewed(before: &Self, rates: Rates) -> Self {
+        let quota = Self::new(rates);
+        let pairs = [
+            quota.messages.as_ref().zip(before.messages.as_ref()),
+            quota.bytes.as_ref().zip(before.bytes.as_ref()),
+        ];
+        for (new, old) in pairs.into_iter().flatten() {
+            if new.per_second == old.per_second {
+                new.paid.store(old.paid(), Ordering::Relaxed);
+            }
+        }
+        quota
+    }
+
+    fn buckets(&self) -> impl Iterator<Item = &Bucket> {
+        [&self.messages, &self.bytes].into_iter().flatten()
+    }
+
+    /// What it allows.
+    #[must_use]
+    pub const fn rates(&self) -> Rates {
+        self.rates
     }
 
     /// Takes what was published.
-    pub fn take(&mut self, now_ms: u64, messages: u64, bytes: u64) {
-        self.pass(now_ms);
-        if let Some(bucket) = &mut self.messages {
-            bucket.take(messages);
+    pub fn take(&self, now_ms: u64, messages: u64, bytes: u64) {
+        let now = nanos(now_ms);
+        if let Some(bucket) = &self.messages {
+            bucket.take(now, messages);
         }
-        if let Some(bucket) = &mut self.bytes {
-            bucket.take(bytes);
+        if let Some(bucket) = &self.bytes {
+            bucket.take(now, bytes);
         }
     }
 
-    /// Whether it has published more than it may by now.
-    pub fn is_overdrawn(&mut self, now_ms: u64) -> bool {
-        self.pass(now_ms);
-        let mut buckets = [self.messages, self.bytes].into_iter().flatten();
-        buckets.any(Bucket::is_overdrawn)
+    /// Whether more was published than may be by now: no more is to be taken.
+    #[must_use]
+    pub fn is_overdrawn(&self, now_ms: u64) -> bool {
+        let now = nanos(now_ms);
+        self.buckets().any(|bucket| bucket.is_overdrawn(now))
     }
+
+    /// Whether all that was published is paid for, so that it is as good as a new one.
+    #[must_use]
+    pub fn is_paid(&self, now_ms: u64) -> bool {
+        let now = nanos(now_ms);
+        self.buckets().all(|bucket| bucket.paid() <= now)
+    }
+}
+
+const fn nanos(ms: u64) -> u64 {
+    ms.saturating_mul(NANOS_OF_MS)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn quota(messages: Option<u32>, bytes: Option<u32>) -> Option<Quota> {
-        let limits = Limits {
-            messages_per_second: messages,
-            bytes_per_second: bytes,
-            ..Limits::default()
-        };
-        Quota::new(limits)
-    }
-
-    #[test]
-    fn a_client_without_rates_has_no_quota() {
-        assert_eq!(quota(None, None), None);
-        let limits = Limits {
-            subscriptions: Some(1),
-            ..Limits::default()
-        };
-        assert_eq!(Quota::new(limits), None);
-    }
-
-    #[test]
-    fn a_burst_of_one_second_is_free_and_more_is_paid_for() {
-        let mut quota = quota(Some(10), None).unwrap();
-        quota.take(1_000, 10, 1 << 40);
-        assert!(!quota.is_overdrawn(1_000), "the burst");
-        quota.take(1_000, 5, 0);
-        assert!(quota.is_overdrawn(1_000));
-        assert!(quota.is_overdrawn(1_499));
-        assert!(!quota.is_overdrawn(1_500), "five tenths of a second");
-        assert!(!quota.is_overdrawn(400), "a clock never goes back");
-        quota.take(100_000, 10, 0);
-        assert!(!quota.is_overdrawn(100_000), "a full bucket is one second");
-        quota.take(100_000, 1, 0);
-        assert!(quota.is_overdrawn(100_000));
-    }
-
-    #[test]
-    fn the_rate_holds_over_time_whatever_the_reads_bring() {
-        for at_once in [1, 7, 100, 3_000] {
-            let mut quota = quota(Some(100), None).unwrap();
-            let mut sent = 0;
-            for ms in (0..600_000).step_by(20) {
-                while !quota.is_overdrawn(1_000 + ms) {
-                    quota.take(1_000 + ms, at_once, 0);
-                    sent += at_once;
-                }
-            }
-            assert!((59_000..=63_100).contains(&sent), "{at_once}: {sent}");
-        }
-    }
-
-    #[test]
-    fn both_rates_count_and_a_debt_ends() {
-        let mut quota = quota(Some(1_000), Some(1)).unwrap();
-        quota.take(1_000, 1, u64::MAX);
-        assert!(quota.is_overdrawn(60_999));
-        assert!(!quota.is_overdrawn(61_000), "a minute at most");
-        let mut zero = super::tests::quota(Some(0), None).unwrap();
-        zero.take(1_000, 2, 0);
-        assert!(
-            zero.is_overdrawn(1_000) && !zero.is_overdrawn(2_000),
-            "as 1"
-        );
-    }
-
-    #[test]
-    fn a_change_of_roles_gives_no_new_burst() {
-        let limits = |rate| Limits {
-            messages_per_second: Some(rate),
-            ..Limits::default()
-        };
-        let mut used = Quota::new(limits(10)).unwrap();
-        used.take(0, 20, 0);
-        let mut same = Quota::renewed(Some(used), limits(10)).unwrap();
-        assert!(same.is_overdrawn(999) && !same.is_overdrawn(1_000));
-        let mut more = Quota::renewed(Some(used), limits(11)).unwrap();
-        assert!(!more.is_overdrawn(0));
-        assert_eq!(Quota::renewed(Some(used), Limits::default()), None);
-    }
-}
+mod tests;

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use courser_access::{
-    Identity, Limits, Principal, Quota, Rights, Sharing, Standing, Table, Verdict,
-};
+use courser_access::{Identity, Limits, Principal, Rights, Sharing, Standing, Table, Verdict};
 use courser_contract::{Asked, Attach, Permission, SessionLimits, Tick, WillPermission, author_of};
 
 use super::Access;
+use super::meter::Meter;
 use super::owner::Owner;
+use super::quotas::{Name, Quotas, Whose};
 
 /// What is known of a connection's rights.
 #[derive(Debug)]
 pub(crate) enum Gate {
     /// Nobody logs in where it came in: everything is allowed, as much of it as domain and settings say.
-    Open(Option<Box<Quota>>),
+    Open(Meter),
     /// It has not logged in: nothing is.
     Shut,
     /// It has.
@@ -29,8 +29,8 @@ pub(crate) struct Client {
     revision: u64,
     /// Topic of its will.
     will: Option<Box<str>>,
-    /// How much it may publish, where that is limited.
-    quota: Option<Quota>,
+    /// How much it may publish.
+    meter: Meter,
     /// What its retained messages say of it, once it has published one.
     author: Option<Arc<str>>,
 }
@@ -62,15 +62,15 @@ impl Gate {
     /// The client has logged in, or has proved anew who it is: what it has left to publish, and its will, stay as they are then.
     pub(crate) fn log_in(&mut self, client_id: &str, who: impl Into<Principal>, table: &Table) {
         let rights = Rights::new(table, Identity::new(client_id, who));
-        let (quota, will) = match std::mem::replace(self, Self::Shut) {
-            Self::Open(_) | Self::Shut => (Quota::new(rights.limits()), None),
-            Self::Client(before) => {
-                let quota = Quota::renewed(before.quota, rights.limits());
-                (quota, before.will)
+        let (meter, will) = match std::mem::replace(self, Self::Shut) {
+            Self::Open(_) | Self::Shut => (Meter::new(rights.limits()), None),
+            Self::Client(mut before) => {
+                before.meter.renew(rights.limits());
+                (before.meter, before.will)
             }
         };
         *self = Self::Client(Box::new(Client {
-            quota,
+            meter,
             revision: table.revision(),
             will,
             author: None,
@@ -80,22 +80,57 @@ impl Gate {
 
     /// Where nobody logs in.
     pub(crate) fn open(table: &Table) -> Self {
-        Self::Open(Quota::new(table.everybody()).map(Box::new))
+        Self::Open(Meter::new(table.everybody()))
     }
 
-    /// Counts what a client has published in one read: whether it has published more than it may by now. With [`Gate::Open`] two
-    /// comparisons.
     #[inline]
-    pub(crate) fn charge(&mut self, now: Tick, messages: u64, bytes: u64) -> bool {
-        let quota = match self {
+    fn meter(&self) -> Option<&Meter> {
+        match self {
             Self::Shut => None,
-            Self::Open(quota) => quota.as_deref_mut(),
-            Self::Client(client) => client.quota.as_mut(),
+            Self::Open(meter) => Some(meter),
+            Self::Client(client) => Some(&client.meter),
+        }
+    }
+
+    /// Counts a message that a client has published: whether it has published more than it may by now. Two comparisons where nothing limits it.
+    #[inline]
+    pub(crate) fn charge(&self, now: Tick, bytes: usize) -> bool {
+        self.meter().is_some_and(|meter| meter.charge(now, bytes))
+    }
+
+    /// Whether how much it may publish is limited.
+    #[inline]
+    pub(crate) fn is_limited(&self) -> bool {
+        self.meter().is_some_and(Meter::is_limited)
+    }
+
+    /// As much is read of its socket at once.
+    #[inline]
+    pub(crate) fn read_bytes_max(&self) -> usize {
+        self.meter().map_or(usize::MAX, Meter::read_bytes_max)
+    }
+
+    /// Whether a client that has a session has published more than it may by now, on this connection or another one.
+    pub(crate) fn owes(&mut self, now: Tick, quotas: &Quotas, name: Name<'_>) -> bool {
+        let (meter, user) = match self {
+            Self::Shut => return false,
+            Self::Open(meter) => (meter, None),
+            Self::Client(client) => {
+                let client: &mut Client = client;
+                let user = client.rights.who().principal().user.as_str();
+                (&mut client.meter, Some(user))
+            }
         };
-        quota.is_some_and(|quota| {
-            quota.take(now.0, messages, bytes);
-            quota.is_overdrawn(now.0)
-        })
+        meter.owes(now, quotas, &Whose { user, name })
+    }
+
+    /// The client publishes nothing any more on this connection.
+    pub(crate) fn end_publishing(&mut self, now: Tick) {
+        match self {
+            Self::Shut => {}
+            Self::Open(meter) => meter.leave(now),
+            Self::Client(client) => client.meter.leave(now),
+        }
     }
 
     /// Limits of who has logged in, or of everybody.
@@ -166,9 +201,8 @@ impl Gate {
     pub(crate) fn revoked(&mut self, table: &Table) -> Option<Revoked> {
         let client = match self {
             Self::Shut => return None,
-            Self::Open(quota) => {
-                let before = quota.take().map(|quota| *quota);
-                *quota = Quota::renewed(before, table.everybody()).map(Box::new);
+            Self::Open(meter) => {
+                meter.renew(table.everybody());
                 return None;
             }
             Self::Client(client) => client,
@@ -213,7 +247,7 @@ impl Client {
     #[cold]
     fn renew(&mut self, table: &Table) {
         self.rights = self.rights.renewed(table);
-        self.quota = Quota::renewed(self.quota, self.rights.limits());
+        self.meter.renew(self.rights.limits());
         self.revision = table.revision();
     }
 }

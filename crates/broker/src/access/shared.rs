@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use courser_access::{Command, Limits, Refusal, Room, Table};
 use courser_contract::ShardId;
 
+use super::Quotas;
 use super::mailbox::Mailbox;
 use crate::rings::Doze;
 
@@ -56,6 +57,8 @@ pub struct Access {
     room: Room,
     /// Whether partition 0 has told what there is.
     serves: AtomicBool,
+    /// What clients have published of what they may.
+    quotas: Quotas,
     inbox: Mailbox<Submitted>,
     /// By shard: the last revision of whose users it keeps no session of anybody else.
     swept: Vec<AtomicU64>,
@@ -86,6 +89,7 @@ impl Access {
             process: Mutex::new(process),
             revision: AtomicU64::new(0),
             serves: AtomicBool::new(false),
+            quotas: Quotas::default(),
             inbox: Mailbox::new(WAITING_MAX),
             swept: dozes.iter().map(|_| AtomicU64::new(0)).collect(),
             walks: AtomicU64::new(0),
@@ -119,6 +123,11 @@ impl Access {
     #[must_use]
     pub fn serves(&self) -> bool {
         self.serves.load(Ordering::Acquire)
+    }
+
+    /// What clients have published of what they may.
+    pub(crate) const fn quotas(&self) -> &Quotas {
+        &self.quotas
     }
 
     /// Makes a change; `answer` is called by a shard once it is committed, with the revision that it made, and must return at once.

@@ -199,13 +199,14 @@ impl Connection {
     pub(crate) fn receive(&mut self, pool: &ReceivePool) -> Received {
         let mut buffer = pool.resume(self.rest.take());
         let mut context = Context::from_waker(&self.waker);
+        let most = self.gate.read_bytes_max();
         let socket = match &mut self.transport {
             Transport::Plain(socket) => socket,
             Transport::Layered(layered) => {
-                return layered.receive(pool, &mut context, buffer);
+                return layered.receive(pool, &mut context, (buffer, most));
             }
         };
-        match socket.poll_read(&mut context, buffer.room_mut()) {
+        match socket.poll_read(&mut context, up_to(most, buffer.room_mut())) {
             Poll::Pending => Received::Nothing(buffer.settle()),
             Poll::Ready(Err(_) | Ok(0)) => Received::End,
             Poll::Ready(Ok(count)) => {
@@ -218,9 +219,10 @@ impl Connection {
     /// Reads once what the kernel has, also what the runtime has not been told of yet. `None`: nothing, or the end.
     pub(crate) fn receive_at_once(&mut self, pool: &ReceivePool) -> Option<(Buffer, usize)> {
         let mut buffer = pool.resume(self.rest.take());
+        let most = self.gate.read_bytes_max();
         let read = match &mut self.transport {
-            Transport::Plain(socket) => socket.read_at_once(buffer.room_mut()),
-            Transport::Layered(layered) => layered.receive_at_once(pool, &mut buffer),
+            Transport::Plain(socket) => socket.read_at_once(up_to(most, buffer.room_mut())),
+            Transport::Layered(layered) => layered.receive_at_once(pool, (&mut buffer, most)),
         };
         match read {
             Ok(count) if count > 0 => {
@@ -367,6 +369,12 @@ impl Connection {
             return Written::All;
         }
     }
+}
+
+/// The beginning of `room`.
+pub(super) fn up_to(most: usize, room: &mut [u8]) -> &mut [u8] {
+    let most = most.min(room.len());
+    &mut room[..most]
 }
 
 /// One write of what is there; of one piece plainly, which is cheaper.

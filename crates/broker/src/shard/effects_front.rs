@@ -31,6 +31,8 @@ pub(crate) struct FrontFx<'a> {
     pub(crate) has_will: bool,
     /// What it may.
     pub(crate) gate: Gate,
+    /// Set when it has published more than it may.
+    pub(crate) over_quota: bool,
 }
 
 impl<'a> FrontFx<'a> {
@@ -43,6 +45,7 @@ impl<'a> FrontFx<'a> {
             close: None,
             has_will: connection.has_will,
             gate: std::mem::replace(&mut connection.gate, Gate::Shut),
+            over_quota: false,
         }
     }
 
@@ -70,7 +73,7 @@ impl<'a> FrontFx<'a> {
 impl FrontEffects for FrontFx<'_> {
     #[inline]
     fn is_spent(&self) -> bool {
-        self.shard.hub.budget.is_spent()
+        self.over_quota || self.shard.hub.budget.is_spent()
     }
 
     #[inline]
@@ -97,6 +100,8 @@ impl FrontEffects for FrontFx<'_> {
         let counters = &mut self.shard.hub.counters;
         counters.publishes_received_by_qos[publish.qos as usize] += 1;
         counters.publish_bytes_received += publish.payload.len() as u64;
+        let now = self.shard.hub.now.tick;
+        self.over_quota |= self.gate.charge(now, publish.payload.len());
     }
 
     fn refuses(&mut self, destinations: &Destinations) -> bool {

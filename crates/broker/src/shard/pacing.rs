@@ -5,7 +5,8 @@
 //! of the publisher is not read for [`PAUSE_MS`]: its acknowledgements stay what they are, its keep-alive stops meanwhile, and what
 //! it has sent waits in the kernel, which slows it down. Then it is read once, and so on until the session is less than half full.
 //!
-//! A client that has published more than its user may ([`courser_access::Quota`]) is not read in the same way, until it has paid for it.
+//! A client that has published more than its user may ([`courser_access::Quota`]) is not read in the same way, until it has paid for it; what
+//! was read of it and is behind its last message waits with its connection.
 //!
 //! A publisher loses little by it: it still gets a read of 64 KiB, or a window of messages, in each pause. A session that has stopped
 //! taking messages, or is full, slows nobody.
@@ -13,12 +14,14 @@
 use std::collections::VecDeque;
 
 use courser_contract::{FrontId, Tick};
-use courser_mqtt::front::Reading;
+use courser_mqtt::front::{Reading, is_assigned_client_id};
 
 use super::Shard;
-use super::connection::Hold;
+use super::connection::{Connection, Hold};
 use super::fronts::Access;
+use super::hub::Hub;
 use super::timers::Timer;
+use crate::access::{Name, Origin};
 
 /// How long a publisher is not read, in milliseconds. A window of 20 messages makes 1,000 messages a second of it.
 const PAUSE_MS: u64 = 20;
@@ -36,6 +39,30 @@ impl Pacing {
         self.paused
             .pop_front_if(|(end, _)| *end <= now)
             .map(|(_, front)| front)
+    }
+}
+
+impl Hub {
+    /// Whether a client has published more than it may by now, on this connection or on others.
+    #[inline]
+    pub(super) fn owes(&self, connection: &mut Connection) -> bool {
+        // Nobody publishes without a session.
+        connection.gate.is_limited()
+            && connection.front.home().is_some()
+            && self.owes_by_name(connection)
+    }
+
+    #[inline(never)]
+    fn owes_by_name(&self, connection: &mut Connection) -> bool {
+        let client_id = connection.front.client_id();
+        let name = if is_assigned_client_id(client_id) {
+            let address = connection.peer.address.map(|address| address.ip());
+            Name::Address(Origin::of(address))
+        } else {
+            Name::ClientId(client_id)
+        };
+        let quotas = self.access.process.quotas();
+        connection.gate.owes(self.now.tick, quotas, name)
     }
 }
 
@@ -71,8 +98,9 @@ impl Shard {
             let Access::Here(connection) = self.fronts.get(id) else {
                 continue;
             };
+            let owes = connection.hold == Hold::Quota && self.hub.owes(connection);
             let over = match connection.hold {
-                Hold::Quota if connection.gate.charge(now.tick, 0, 0) => {
+                Hold::Quota if owes => {
                     let end = now.tick.after_ms(PAUSE_MS);
                     self.pacing.paused.push_back((end, id));
                     continue;

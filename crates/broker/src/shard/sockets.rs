@@ -117,7 +117,11 @@ impl Shard {
 
     /// One read, or what a former read left.
     fn read(&mut self, id: FrontId, connection: &mut Connection) -> Served {
+        let before = connection.hold;
         connection.hold = self.hold(connection);
+        if connection.hold == Hold::Quota && before != Hold::Quota {
+            self.hold_over_quota(id, connection);
+        }
         if connection.hold == Hold::None && self.asks_too_much(connection) {
             connection.hold = Hold::Front;
         }
@@ -202,15 +206,19 @@ impl Shard {
 
     /// Why this socket must not be read now.
     fn hold(&self, connection: &mut Connection) -> Hold {
-        if !connection.front.wants_read() {
+        if connection.hold == Hold::Quota {
+            Hold::Quota
+        } else if !connection.front.wants_read() {
             Hold::Front
         } else if connection.front.output().len() > self.tuning.output_bytes_max() {
             Hold::Output
         } else if connection.hold == Hold::Link && !self.hub.links.may_read_again(self.hub.now.tick)
         {
             Hold::Link
-        } else if matches!(connection.hold, Hold::Pace | Hold::Quota) {
-            connection.hold
+        } else if connection.hold == Hold::Pace {
+            Hold::Pace
+        } else if self.hub.owes(connection) {
+            Hold::Quota
         } else {
             Hold::None
         }
@@ -222,8 +230,8 @@ impl Shard {
         self.hub.memory >= Level::Tight && connection.front.request_bytes() >= MUCH_ASKED_BYTES
     }
 
-    /// Gives received bytes to the front, piece by piece, until they are used up, the front takes no more, or the budget is
-    /// spent.
+    /// Gives received bytes to the front until they are used up, the front takes no more, its client may publish no more by now, or the budget
+    /// is spent.
     fn parse(
         &mut self,
         id: FrontId,
@@ -232,7 +240,6 @@ impl Shard {
     ) -> Option<CloseCause> {
         let now = self.hub.now;
         let published = self.hub.counters.publishes_received();
-        let published_bytes = self.hub.counters.publish_bytes_received;
         let (used, close) = self.call_front(id, connection, |connection, fx| {
             let used = feed(connection, now, buffer.bytes(), fx);
             connection.front.handle_read_end(now, fx);
@@ -256,13 +263,7 @@ impl Shard {
             Level::Tight => self.hub.counters.publishes_received() != published,
             Level::Full | Level::Over => true,
         };
-        let counters = &self.hub.counters;
-        let over_quota = connection.gate.charge(
-            now.tick,
-            counters.publishes_received() - published,
-            counters.publish_bytes_received - published_bytes,
-        );
-        if over_quota {
+        if connection.hold == Hold::Quota {
             self.hold_over_quota(id, connection);
         } else {
             self.hold_publisher(id, connection);
@@ -450,14 +451,19 @@ impl Shard {
     }
 }
 
-/// Gives bytes to a front, which stops where it takes no more or the budget is spent. How many it used.
+/// Gives bytes to a front, which stops where it takes no more, has published more than it may, or the budget is spent. How many it used.
 fn feed(connection: &mut Connection, now: Now, data: &[u8], fx: &mut FrontFx<'_>) -> usize {
     failpoint::in_front(data);
     let used = connection.front.handle_bytes(now, data, fx);
-    if fx.close.is_some() || used == data.len() {
+    if fx.close.is_some() {
         return used;
     }
-    if !connection.front.wants_read() {
+    if fx.over_quota {
+        connection.hold = Hold::Quota;
+        connection.unparsed = used < data.len();
+    } else if used == data.len() {
+        return used;
+    } else if !connection.front.wants_read() {
         connection.hold = Hold::Front;
         connection.unparsed = true;
     } else if used > 0 && fx.shard.hub.budget.is_spent() {

@@ -14,7 +14,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::connection::Received;
+use super::connection::{Received, up_to};
 use crate::doors::LooseSocket;
 
 /// A socket of this shard's runtime.
@@ -205,12 +205,12 @@ impl Write for Now<'_> {
 const FRUITLESS_MAX: usize = 4;
 
 impl Layered {
-    /// Reads once through the layers into `buffer`.
+    /// Reads once through the layers into `buffer`, `most` bytes of the socket.
     pub(super) fn receive(
         &mut self,
         pool: &ReceivePool,
         context: &mut Context<'_>,
-        mut buffer: Buffer,
+        (mut buffer, most): (Buffer, usize),
     ) -> Received {
         if self.tunnel.has_plain() {
             let count = self.tunnel.take(buffer.room_mut());
@@ -223,7 +223,7 @@ impl Layered {
                 return Received::End;
             }
             let mut raw = pool.take();
-            match self.socket.poll_read(context, raw.room_mut()) {
+            match self.socket.poll_read(context, up_to(most, raw.room_mut())) {
                 Poll::Pending => return Received::Nothing(buffer.settle()),
                 Poll::Ready(Err(_) | Ok(0)) => return Received::End,
                 Poll::Ready(Ok(count)) => raw.advance(count),
@@ -242,7 +242,7 @@ impl Layered {
     pub(super) fn receive_at_once(
         &mut self,
         pool: &ReceivePool,
-        buffer: &mut Buffer,
+        (buffer, most): (&mut Buffer, usize),
     ) -> io::Result<usize> {
         if self.tunnel.has_plain() {
             let count = self.tunnel.take(buffer.room_mut());
@@ -250,7 +250,7 @@ impl Layered {
             return Ok(count);
         }
         let mut raw = pool.take();
-        let count = self.socket.read_at_once(raw.room_mut())?;
+        let count = self.socket.read_at_once(up_to(most, raw.room_mut()))?;
         raw.advance(count);
         self.open(raw.bytes(), buffer).map_err(io::Error::other)
     }

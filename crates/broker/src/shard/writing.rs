@@ -145,6 +145,7 @@ impl Shard {
         if let CloseCause::Fault(_) = cause {
             strangers::tell(connection);
         }
+        connection.gate.end_publishing(self.hub.now.tick);
         if !matches!(connection.gate, Gate::Open(_)) {
             self.hub.access.accounts.end(id);
         }

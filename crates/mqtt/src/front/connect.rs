@@ -391,9 +391,25 @@ fn keep_alive_of(connect: &Connect<'_>, config: &FrontConfig) -> u16 {
     }
 }
 
+/// What client ids that the server assigns begin with.
+const ASSIGNED_PREFIX: &str = "auto-";
+const ASSIGNED_DIGITS: usize = 32;
+
+/// Whether the server has assigned this client id, or a client took one that looks like it.
+#[must_use]
+pub fn is_assigned_client_id(client_id: &str) -> bool {
+    let digits = client_id.strip_prefix(ASSIGNED_PREFIX);
+    digits.is_some_and(|digits| {
+        digits.len() == ASSIGNED_DIGITS
+            && digits
+                .bytes()
+                .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
 /// v3 [MQTT-3.1.3-6], v5 [MQTT-3.1.3-6]: 128 random bits in 37 characters.
 fn assigned_client_id(fx: &mut impl FrontEffects) -> CompactString {
-    let mut id = CompactString::const_new("auto-");
+    let mut id = CompactString::const_new(ASSIGNED_PREFIX);
     for _ in 0..2 {
         // Writing to a string cannot fail.
         let _ = write!(id, "{:016x}", fx.random());

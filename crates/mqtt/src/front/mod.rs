@@ -73,6 +73,7 @@ use crate::codec::{
 pub use auth::{Anonymous, AuthExchange, AuthStep, Authentication, Login, Password};
 pub use close::Revocation;
 pub use config::{Feature, FrontConfig};
+pub use connect::is_assigned_client_id;
 pub use glimpse::{Glimpse, SessionSpan};
 pub use output::{Output, OutputPool, Socket};
 pub use planted::PlantedFront;

@@ -7,7 +7,7 @@ use crate::codec::{
     Binary, MqttStr, Packet, Pingreq, Property, PropertyScope, QoS as WireQos, ReasonCode,
     TopicName, Will,
 };
-use crate::front::{Feature, Redirect, RedirectKind};
+use crate::front::{Feature, Redirect, RedirectKind, is_assigned_client_id};
 use std::num::{NonZeroU16, NonZeroU32};
 
 const LIMITS: &str = "ReceiveMaximum(1024) MaximumPacketSize(1048576) TopicAliasMaximum(32)";
@@ -181,6 +181,13 @@ fn an_empty_client_id_gets_one_of_its_own() {
         assert!(ids.insert(client.front.client_id().to_owned()));
     }
     assert!(ids.iter().all(|id| id.len() > 20));
+    assert!(ids.iter().all(|id| is_assigned_client_id(id)));
+    let digits = "0123456789abcdef".repeat(2);
+    let others = ["", "auto-", "c1", &digits].map(String::from);
+    let longer = [format!("auto-{digits}0"), format!("auto-{}G", &digits[1..])];
+    for id in others.iter().chain(&longer) {
+        assert!(!is_assigned_client_id(id), "{id}");
+    }
 }
 
 #[test]

@@ -1,0 +1,158 @@
+use courser_access::Limits;
+
+use super::*;
+
+const SECOND: u64 = 1_000;
+
+fn rates(messages: u32) -> Rates {
+    let limits = Limits {
+        messages_per_second: Some(messages),
+        ..Limits::default()
+    };
+    Rates::of(limits).unwrap()
+}
+
+fn named(user: Option<&'static str>, client_id: &'static str) -> Whose<'static> {
+    let name = Name::ClientId(client_id);
+    Whose { user, name }
+}
+
+fn nameless(last: u8) -> Whose<'static> {
+    let name = Name::Address(Origin::V4([192, 0, 2, last]));
+    Whose { user: None, name }
+}
+
+/// Publishes as much as it may at once; how much that was.
+fn publish(joined: &Joined, now: Tick) -> u64 {
+    let mut messages = 0;
+    while !joined.quota.is_overdrawn(now.0) {
+        joined.quota.take(now.0, 1, 0);
+        messages += 1;
+    }
+    messages
+}
+
+fn count(quotas: &Quotas) -> (usize, usize) {
+    let clients = quotas.clients();
+    (clients.known.len(), clients.gone.len())
+}
+
+#[test]
+fn who_comes_again_and_again_publishes_no_more_than_who_stays() {
+    for whose in [named(None, "c1"), named(Some("anna"), "c1"), nameless(1)] {
+        for at_once in [1, 3] {
+            let quotas = Quotas::default();
+            let mut messages = 0;
+            for ms in (0..10 * SECOND).step_by(10) {
+                let now = Tick(SECOND + ms);
+                let here: Vec<Joined> = (0..at_once)
+                    .map(|_| quotas.join(&whose, rates(5), now))
+                    .collect();
+                messages += here.iter().map(|it| publish(it, now)).sum::<u64>();
+                for gone in here {
+                    gone.leave(now);
+                }
+            }
+            // The rate for ten seconds, a burst of one, and one packet.
+            assert!((50..=56).contains(&messages), "{whose:?}: {messages}");
+        }
+    }
+}
+
+#[test]
+fn a_takeover_gives_no_new_burst() {
+    let quotas = Quotas::default();
+    let now = Tick(SECOND);
+    let old = quotas.join(&named(None, "c1"), rates(5), now);
+    assert_eq!(publish(&old, now), 6);
+    let new = quotas.join(&named(None, "c1"), rates(5), now);
+    assert_eq!(publish(&new, now), 0, "while the old one is still here");
+    old.leave(now);
+    assert_eq!(publish(&new, now), 0);
+    let later = Tick(2 * SECOND);
+    assert_eq!(publish(&new, later), 5);
+    new.leave(later);
+}
+
+#[test]
+fn what_one_client_owes_is_not_owed_by_another_one() {
+    let quotas = Quotas::default();
+    let now = Tick(SECOND);
+    let all = [
+        named(None, "c1"),
+        named(None, "c2"),
+        named(Some("anna"), "c1"),
+        named(Some("ben"), "c1"),
+        nameless(1),
+        nameless(2),
+    ];
+    for whose in all {
+        let one = quotas.join(&whose, rates(5), now);
+        assert_eq!(publish(&one, now), 6, "{whose:?}");
+        one.leave(now);
+    }
+}
+
+#[test]
+fn other_rates_begin_anew_and_the_same_go_on() {
+    let quotas = Quotas::default();
+    let now = Tick(SECOND);
+    let one = quotas.join(&named(None, "c1"), rates(5), now);
+    publish(&one, now);
+    one.leave(now);
+    let more = quotas.join(&named(None, "c1"), rates(10), now);
+    assert_eq!(publish(&more, now), 11);
+    more.leave(now);
+    let same = quotas.join(&named(None, "c1"), rates(10), now);
+    assert_eq!(publish(&same, now), 0);
+    same.leave(now);
+}
+
+#[test]
+fn who_has_paid_is_forgotten() {
+    let quotas = Quotas::default();
+    let now = Tick(SECOND);
+    quotas.join(&named(None, "idle"), rates(5), now).leave(now);
+    assert_eq!(count(&quotas), (0, 0), "it owes nothing");
+    for whose in [named(None, "c1"), nameless(1)] {
+        let one = quotas.join(&whose, rates(5), now);
+        publish(&one, now);
+        one.leave(now);
+    }
+    assert_eq!(count(&quotas), (2, 2));
+    let here = quotas.join(&named(None, "c2"), rates(5), now);
+    assert_eq!(count(&quotas), (3, 2), "they owe");
+    let later = Tick(100 * SECOND);
+    let other = quotas.join(&named(None, "c3"), rates(5), later);
+    assert_eq!(count(&quotas), (2, 0));
+    here.leave(later);
+    other.leave(later);
+    assert_eq!(count(&quotas), (0, 0));
+}
+
+#[test]
+fn of_those_who_are_gone_a_bounded_number_is_remembered_and_none_who_is_here_is_forgotten() {
+    let quotas = Quotas::default();
+    let now = Tick(SECOND);
+    let gone = quotas.join(&named(None, "here"), rates(5), now);
+    publish(&gone, now);
+    gone.leave(now);
+    // It was among those who are gone, and has come again.
+    let here = quotas.join(&named(None, "here"), rates(5), now);
+    let names: Vec<String> = (0..GONE_MAX + 10).map(|it| it.to_string()).collect();
+    for name in &names {
+        let whose = Whose {
+            user: None,
+            name: Name::ClientId(name),
+        };
+        let one = quotas.join(&whose, rates(1), now);
+        publish(&one, now);
+        one.leave(now);
+        let (known, gone) = count(&quotas);
+        assert!(gone <= GONE_MAX && known <= GONE_MAX + 1);
+    }
+    let again = quotas.join(&named(None, "here"), rates(5), now);
+    assert_eq!(publish(&again, now), 0);
+    again.leave(now);
+    here.leave(now);
+}
