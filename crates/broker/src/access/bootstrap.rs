@@ -340,7 +340,7 @@ mod tests {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         let folder = tempfile::tempdir().unwrap();
         let mode = Mode::RUSR | Mode::WUSR;
-        mknodat(CWD, folder.path().join(NAME), FileType::Fifo, mode, 0).unwrap();
+        mknodat(CWD, folder.path().join(BOOTSTRAP), FileType::Fifo, mode, 0).unwrap();
         let taken = take(folder.path(), &Access::alone());
         assert!(
             matches!(taken, Err(BootstrapError::File { .. })),
