@@ -52,8 +52,6 @@ fn what_a_table_is_said_to_take_is_what_it_takes() {
         };
         let (table, taken) = table(roles, user);
         let said = table.bytes_held();
-        let (said_each, taken_each) = (said / u64::from(USERS), taken / u64::from(USERS));
-        println!("{roles} roles: {said_each} B a user, {taken_each} taken");
         assert!(
             said <= taken / 8 * 9 && taken <= said / 8 * 9,
             "{roles} roles: {said} {taken}"
