@@ -98,3 +98,17 @@ def test_the_settings_limit_sessions_and_retained_messages(tmp_path):
         wait_for_too_old(broker, 2)
         until(lambda: waiting(broker, raw.client_id("absent")) == 0)
         until(lambda: json.loads(run(broker, "retained", "list", "-o", "json"))["items"] == [])
+
+
+def test_the_age_of_queues_counts_for_sessions_that_come_late(tmp_path):
+    """It is the only limit of age, and nobody had a session when it began to count."""
+    with running(Courser, tmp_path / "broker", queue_age=1) as broker:
+        # Rounds of all partitions find nobody: they are a second apart.
+        time.sleep(3)
+        raw = Raw(broker, V5)
+        client, _ = raw.resume("absent")
+        client.subscribe("w", qos=1)
+        client.close()
+        store(raw, "w", b"old")
+        wait_for_too_old(broker, 1)
+        until(lambda: waiting(broker, raw.client_id("absent")) == 0)

@@ -91,9 +91,12 @@ fn apart(seconds: u32) -> u64 {
 impl Partition {
     /// The limits of the settings count from now on.
     pub(crate) fn watch_settings(&mut self) {
+        self.watch_age(self.shortest_of_settings());
+    }
+
+    fn shortest_of_settings(&self) -> u32 {
         let limits = &self.config.limits;
-        let shortest = limits.queue_seconds_max.min(limits.retained_seconds_max);
-        self.watch_age(shortest);
+        limits.queue_seconds_max.min(limits.retained_seconds_max)
     }
 
     /// A limit counts from now on, in seconds; `u32::MAX` is none. Who does not lead looks at nothing, and begins with the settings when it does.
@@ -155,8 +158,10 @@ impl Partition {
                 return self.arm_aging(Some(WallMs(wall.0 + APART_MIN_MS)));
             }
             Place::Begin => {
+                let of_settings = self.shortest_of_settings();
                 let aging = &mut self.lead.aging;
-                aging.found = NONE;
+                // They count for whoever comes after this round, also where it meets nobody.
+                aging.found = of_settings;
                 aging.sizes = std::mem::take(&mut aging.sizes_next);
                 Place::Sessions(0, 0)
             }
@@ -304,7 +309,6 @@ impl Partition {
         if seconds == NONE {
             return Place::Begin;
         }
-        self.lead.aging.found = self.lead.aging.found.min(seconds);
         let some = self.state.retained.after(after).take(MESSAGES);
         let some: Vec<(String, Slot)> = some.collect();
         let last = some.last().map(|(topic, _)| topic.clone());

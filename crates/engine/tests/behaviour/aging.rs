@@ -76,6 +76,48 @@ fn a_message_waits_no_longer_than_it_may() {
     assert_eq!((queued(&world), too_old(&world)), (0, 2));
 }
 
+/// A round that meets nobody is not the last one: there is no other limit that would ask for the next.
+#[test]
+fn the_limit_counts_for_the_first_session_however_late_it_comes() {
+    let mut world = limited(MINUTE, u32::MAX);
+    live(&mut world, 100);
+    absent(&mut world, Options::durable());
+    send(&mut world, "0");
+    live(&mut world, 59);
+    assert_eq!((queued(&world), too_old(&world)), (1, 0));
+    live(&mut world, 5);
+    assert_eq!((queued(&world), too_old(&world)), (0, 1));
+}
+
+#[test]
+fn the_limit_counts_for_the_next_session_after_the_last_one_has_ended() {
+    let mut world = limited(MINUTE, u32::MAX);
+    let a = absent(&mut world, Options::durable());
+    world.attach(a, Options::clean());
+    world.detach(a, DetachCause::Lost);
+    live(&mut world, 100);
+    assert_eq!(world.nodes[&DURABLE].partition.counts().sessions, 0);
+    absent(&mut world, Options::durable());
+    send(&mut world, "0");
+    live(&mut world, 64);
+    assert_eq!((queued(&world), too_old(&world)), (0, 1));
+}
+
+/// Its members are at home elsewhere: a shared group may be all that a partition has.
+#[test]
+fn the_limit_counts_for_the_first_shared_group_however_late_it_comes() {
+    let mut world = limited(MINUTE, u32::MAX);
+    live(&mut world, 100);
+    let a = durable(&mut world, "a");
+    let mut shared = to("t", QoS::AtLeastOnce);
+    shared.share = Some("g".into());
+    world.subscribe(a, shared);
+    world.detach(a, DetachCause::Lost);
+    send(&mut world, "0");
+    live(&mut world, 64);
+    assert_eq!((queued(&world), too_old(&world)), (0, 1));
+}
+
 #[test]
 fn a_session_has_the_limit_of_whom_it_belongs_to() {
     let own = SessionLimits {
