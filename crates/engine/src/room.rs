@@ -318,7 +318,12 @@ impl Partition {
         let from = match ids::owner(stream) {
             Owner::Session if planted => queue.floor(),
             Owner::Session => {
-                let from = self.state.sessions.get(stream)?.droppable_from();
+                let from = self
+                    .state
+                    .sessions
+                    .get(stream)?
+                    .sent_below()
+                    .max(queue.floor());
                 // What is on its way out of the log is as good as under way: else those who lag would never get anything.
                 from.max(self.asked_to(stream))
             }
@@ -343,9 +348,10 @@ impl Partition {
     /// Whether somebody has a message, has begun an exchange for it or has finished it: it stays (M30).
     pub(crate) fn is_begun(&self, stream: u64, seq: u64) -> bool {
         match ids::owner(stream) {
-            Owner::Session => self.state.sessions.get(stream).is_some_and(|session| {
-                seq < session.droppable_from() || session.is_in_exchange(seq)
-            }),
+            Owner::Session => {
+                let session = self.state.sessions.get(stream);
+                session.is_some_and(|session| session.is_owed(seq))
+            }
             Owner::Group => self.state.groups.get(stream).is_some_and(|group| {
                 group
                     .lead

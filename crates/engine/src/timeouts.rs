@@ -145,6 +145,9 @@ impl Partition {
             let Some(at) = self.known_expiry(reference.slot) else {
                 continue;
             };
+            if at <= wall && self.is_owed_for_good(stream, seq) {
+                continue;
+            }
             if at <= wall && !self.is_begun(stream, seq) {
                 expired.push(seq);
             } else if next.is_none_or(|(_, first)| at < first) {
@@ -162,6 +165,17 @@ impl Partition {
             self.doom(stream, seq, Fate::Expired);
         }
         count
+    }
+
+    /// Whether a message of a session ends by its client alone: nobody looks at it again, which would be once a second for as long as the client
+    /// is away. Before a connection's end is committed more counts as sent than was.
+    fn is_owed_for_good(&self, stream: u64, seq: u64) -> bool {
+        match ids::owner(stream) {
+            Owner::Session => self.state.sessions.get(stream).is_some_and(|session| {
+                session.is_owed(seq) && (session.lead.live.is_some() || !session.attached)
+            }),
+            Owner::Group => false,
+        }
     }
 
     /// When a record expires, as far as a timer knows.

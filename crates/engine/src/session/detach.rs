@@ -209,7 +209,7 @@ impl Partition {
         let Some(session) = self.state.sessions.get_mut(uid.0) else {
             return;
         };
-        session.lead.sent_by_last = session.sent_below();
+        session.lead.sent_by_last = session.was_sent_below();
         self.lead.streams.passed.remove(&uid.0);
         self.lead.targets.routed.forget();
         self.lead.forget_waiting_requests(uid);

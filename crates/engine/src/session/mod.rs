@@ -287,20 +287,16 @@ impl Session {
         self.subscriptions.find(share, filter)
     }
 
-    /// First position that the policy may drop: not pushed to a front that is there, not in the middle of a QoS 2 exchange
-    /// (M30).
-    pub(crate) fn droppable_from(&self) -> u64 {
-        match &self.lead.live {
-            Some(live) => live.pushed,
-            None => self.stream.floor(),
-        }
+    /// Whether a message counts as sent and has no end yet: it is owed to the client, and neither dropped nor expired, with or without a front
+    /// (M30; v3 [MQTT-4.4.0-1], v5 [MQTT-4.4.0-1], v5 [MQTT-3.3.2-5]).
+    pub(crate) fn is_owed(&self, seq: u64) -> bool {
+        seq < self.sent_below()
     }
 
-    /// Whether a QoS 2 exchange of `seq` has begun: it is not dropped, expired or purged, with or without a front (M30).
+    /// Whether a QoS 2 exchange of `seq` has begun: it ends with PUBREL, also where its message is lost (M30, M44).
     pub(crate) fn is_in_exchange(&self, seq: u64) -> bool {
         let reference = self.stream.get(seq);
-        seq < self.sent_below()
-            && reference.is_some_and(|r| crate::look::qos(r.look) == QoS::ExactlyOnce)
+        self.is_owed(seq) && reference.is_some_and(|r| crate::look::qos(r.look) == QoS::ExactlyOnce)
     }
 
     /// Nothing at or above it was ever sent, as far as this leader knows.
@@ -309,6 +305,11 @@ impl Session {
             Some(live) => live.pushed.max(live.sent_before),
             None => self.sent_limit,
         }
+    }
+
+    /// The same of a connection that ends: of what comes from now on nothing was sent to it, however far its limit was ahead of it.
+    pub(crate) fn was_sent_below(&self) -> u64 {
+        self.sent_below().min(self.stream.next())
     }
 
     /// Where [`Session::sent_limit`] should be for a front that has been sent all below `pushed` (M30): far enough ahead that

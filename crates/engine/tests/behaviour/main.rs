@@ -17,6 +17,7 @@ mod listing;
 mod lost;
 mod no_local;
 mod oracle;
+mod owed;
 mod owners;
 mod parts;
 mod people;

@@ -101,9 +101,9 @@ fn i9_what_waits_beyond_a_lowered_limit_goes_the_oldest_first_and_is_counted() {
     }
 }
 
-/// What is under way stays for its connection, and no longer.
+/// What a connection was sent stays until it is acknowledged, what it had only asked for goes with it.
 #[test]
-fn i9_what_a_round_spared_for_a_connection_goes_with_it() {
+fn i9_what_a_round_spared_for_a_connection_and_was_not_sent_goes_with_it() {
     let mut world = World::new();
     let a = waiting(&mut world, 0..20);
     world.clients[a].acks = Acks::Held;
@@ -114,9 +114,11 @@ fn i9_what_a_round_spared_for_a_connection_goes_with_it() {
     assert!(queued(&world) > 5, "what it has and has asked for");
     world.detach(a, DetachCause::Lost);
     round(&mut world);
-    assert_eq!((queued(&world), over_limit(&world)), (5, 15));
+    assert_eq!((queued(&world), over_limit(&world)), (10, 10));
     world.attach(a, Options::durable());
-    assert_eq!(world.got(a), numbers(15..20), "the oldest went first");
+    assert_eq!(world.got(a), numbers(0..10), "it is owed these");
+    world.ack(a, 10);
+    assert_eq!(queued(&world), 0);
 }
 
 #[test]
