@@ -1,6 +1,7 @@
 //! The leader's half of a group: what each member has under way, and what goes to whom next.
 
 mod ahead;
+mod kept;
 
 pub(crate) use self::ahead::Up;
 
@@ -69,6 +70,19 @@ enum Step {
     Asked,
     /// It may have been sent, or will be without another word of the front.
     Begun,
+    /// The same at QoS 1, and it is written down that it is owed: no member was left that would get it otherwise.
+    Kept,
+}
+
+impl UnderWay {
+    /// Whether it is written down whose it is, or about to be.
+    const fn is_owed(&self) -> bool {
+        match self.step {
+            Step::Asked => false,
+            Step::Begun => matches!(self.qos, QoS::ExactlyOnce),
+            Step::Kept => true,
+        }
+    }
 }
 
 /// Leader's memory of a group, see the module above. A message costs two operations of a ring and no allocation.
@@ -146,7 +160,10 @@ impl Dispatch {
             .seats
             .seat_of(owed.member)
             .unwrap_or_else(|| self.seats.place(owed.member, nobody, Standing::Leaving));
-        self.begin(seq, (seat, QoS::ExactlyOnce), Step::Begun);
+        match owed.is_kept() {
+            true => self.begin(seq, (seat, QoS::AtLeastOnce), Step::Kept),
+            false => self.begin(seq, (seat, QoS::ExactlyOnce), Step::Begun),
+        }
         if seq >= self.cursor {
             self.taken_up.insert(seq);
         }
@@ -180,12 +197,14 @@ impl Dispatch {
         match why {
             Leave::Unsubscribed => withdrawn = self.withdraw(seat),
             Leave::SessionEnded => {
+                self.end_kept(seat, facts);
                 self.take_back(group, seat, facts);
                 for seq in self.under_way_at(seat) {
                     self.end(seq, seat);
                 }
             }
         }
+        self.keep_begun(group, facts);
         self.clear_away(seat);
         withdrawn
     }
@@ -223,7 +242,7 @@ impl Dispatch {
     }
 
     /// A member's connection went. Its QoS 1 messages go back, in order and before newer ones, each with one delivery more
-    /// counted; its QoS 2 messages stay with the session (v5 [MQTT-4.8.2-4]).
+    /// counted; its QoS 2 messages stay with the session (v5 [MQTT-4.8.2-4]), and those of QoS 1 where the group has no member.
     pub(crate) fn detached(&mut self, group: &Group, home: HomeRef, facts: &mut Vec<Fact>) {
         let Some(seat) = self.seats.seat_of(home) else {
             return;
@@ -315,10 +334,11 @@ impl Dispatch {
     fn outcome_of(
         &mut self,
         seq: Seq,
-        UnderWay { seat, qos, step }: UnderWay,
+        under_way: UnderWay,
         kind: OutcomeKind,
         facts: &mut Vec<Fact>,
     ) {
+        let UnderWay { seat, qos, step } = under_way;
         match kind {
             OutcomeKind::Done | OutcomeKind::Rejected | OutcomeKind::Skipped => {
                 self.end(seq, seat);
@@ -335,8 +355,10 @@ impl Dispatch {
             }
             OutcomeKind::TooLarge => {
                 self.end(seq, seat);
-                if qos == QoS::ExactlyOnce && step == Step::Begun {
+                if under_way.is_owed() {
                     facts.push(Fact::Unassigned { seq });
+                }
+                if qos == QoS::ExactlyOnce && step == Step::Begun {
                     self.news.finished.push((self.seats.get(seat).home, seq));
                 }
             }
@@ -344,7 +366,7 @@ impl Dispatch {
                 self.end(seq, seat);
                 self.returned.insert(seq);
                 self.seats.pass_over(seat);
-                if qos == QoS::ExactlyOnce && step == Step::Begun {
+                if under_way.is_owed() {
                     facts.push(Fact::Unassigned { seq });
                 }
             }
@@ -513,11 +535,11 @@ impl Dispatch {
         Some(self.receiver(seat))
     }
 
-    /// Whether a session has messages of QoS 2 that were begun, committed or not.
+    /// Whether a session has messages that are its own, committed or not.
     pub(crate) fn has_begun(&self, home: HomeRef) -> bool {
         self.seats.seat_of(home).is_some_and(|seat| {
             let mut all = self.under_way.iter();
-            all.any(|(_, at)| at.seat == seat && at.qos == QoS::ExactlyOnce)
+            all.any(|(_, at)| at.seat == seat && (at.qos == QoS::ExactlyOnce || at.is_owed()))
         })
     }
 
@@ -633,18 +655,25 @@ impl Dispatch {
         mine.map(|(seq, _)| seq).collect()
     }
 
-    /// Takes the QoS 1 messages of a member back.
+    /// Takes the QoS 1 messages of a member back, for those that there are.
     fn take_back(&mut self, group: &Group, seat: SeatId, facts: &mut Vec<Fact>) {
         for seq in self.under_way_at(seat) {
             let Some(&at) = self.under_way.get(seq) else {
                 continue;
             };
             match (at.qos, at.step) {
-                (QoS::ExactlyOnce, Step::Begun) => continue,
+                (QoS::ExactlyOnce, Step::Begun | Step::Kept) => continue,
                 (QoS::ExactlyOnce, Step::Asked) => {
                     self.end(seq, seat);
                     self.returned.insert(seq);
                     continue;
+                }
+                (QoS::AtMostOnce | QoS::AtLeastOnce, Step::Kept) if !group.has_members() => {
+                    continue;
+                }
+                (QoS::AtMostOnce | QoS::AtLeastOnce, Step::Kept) => {
+                    self.end(seq, seat);
+                    facts.push(Fact::Unassigned { seq });
                 }
                 (QoS::AtMostOnce | QoS::AtLeastOnce, Step::Asked | Step::Begun) => {
                     self.end(seq, seat);

@@ -8,7 +8,8 @@
 //! The same two carry work queues of other protocols: members have a priority (0 for MQTT) and a window.
 //!
 //! Invariants (`check` of both):
-//! - who is owed a QoS 2 message is one session, member or not, until it has it or ends (v5 [MQTT-4.8.2-4], v5 [MQTT-4.8.2-5])
+//! - who is owed a QoS 2 message is one session, member or not, until it has it or ends (v5 [MQTT-4.8.2-4], v5 [MQTT-4.8.2-5]); so is who has a
+//!   QoS 1 message when the last member leaves (v5 [MQTT-3.10.4-3]), unless another one is there when its connection goes
 //! - a message is in one place: under way, set aside, to go out again, or not looked at yet
 //! - a member has no more under way than its window, but what it is owed after coming back with a smaller one
 
@@ -56,27 +57,35 @@ pub(crate) enum Stage {
     Received,
 }
 
-/// A QoS 2 message that a session has, or will have again when it comes back.
+/// A message that a session has, or will have again when it comes back: of QoS 2, or of QoS 1 and kept because no member was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owed {
     /// Whose it is.
     pub(crate) member: HomeRef,
-    /// Packet id, from 32,768, once the front has named it (M31).
+    /// Packet id, from 32,768, that the front has named (M31). None: it is of QoS 1, and each PUBLISH takes an unused one.
     pub(crate) packet_id: Option<u16>,
     /// How far it is.
     pub(crate) stage: Stage,
 }
 
+impl Owed {
+    /// Whether it is a QoS 1 delivery that was under way when the last member left.
+    pub(crate) const fn is_kept(&self) -> bool {
+        self.packet_id.is_none()
+    }
+}
+
 /// What an entry says about messages of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
-    /// A QoS 2 message belongs to a session from here on; committed before the PUBLISH leaves (M31).
+    /// A QoS 2 message belongs to a session from here on; committed before the PUBLISH leaves (M31). Or one of QoS 1 that it has, since no member
+    /// is left whose it would be.
     Assigned {
         /// The message.
         seq: Seq,
         /// The session.
         member: HomeRef,
-        /// Its packet id, if it is known already.
+        /// Its packet id; none for QoS 1.
         packet_id: Option<u16>,
     },
     /// It was not sent and is free again.
@@ -183,7 +192,7 @@ impl Group {
     }
 
     /// A session leaves. Returns the messages that are done by it, in order: when a session ends, the QoS 2 messages begun
-    /// with it go to nobody else (v5 [MQTT-4.8.2-5]). The caller applies that for each.
+    /// with it go to nobody else (v5 [MQTT-4.8.2-5]), and those of QoS 1 that it has kept go with it. The caller applies that for each.
     pub(crate) fn leave(&mut self, member: HomeRef, why: Leave) -> Vec<Seq> {
         self.members.remove(&member);
         match why {
@@ -231,6 +240,11 @@ impl Group {
         }
     }
 
+    /// Whether it has any.
+    pub(crate) fn has_members(&self) -> bool {
+        !self.members.is_empty()
+    }
+
     /// What a member asked for.
     pub(crate) fn member(&self, member: HomeRef) -> Option<&Member> {
         self.members.get(&member)
@@ -247,7 +261,7 @@ impl Group {
         members.map(|(&home, member)| (home, member))
     }
 
-    /// The QoS 2 delivery of a message.
+    /// Who is owed a message.
     pub(crate) fn owed(&self, seq: Seq) -> Option<&Owed> {
         self.owed.get(seq)
     }
@@ -259,14 +273,14 @@ impl Group {
             .is_some_and(|owed| owed.stage == Stage::Received)
     }
 
-    /// The QoS 2 deliveries of a session, in order: for its front when it comes back (v5 [MQTT-4.8.2-4]).
+    /// What a session is owed, in order: for its front when it comes back (v5 [MQTT-4.8.2-4]).
     pub(crate) fn owed_to(&self, member: HomeRef) -> impl Iterator<Item = (Seq, &Owed)> {
         self.owed
             .iter()
             .filter(move |(_, owed)| owed.member == member)
     }
 
-    /// All QoS 2 deliveries, in order.
+    /// All that is owed, in order.
     pub(crate) fn all_owed(&self) -> impl Iterator<Item = (Seq, &Owed)> {
         self.owed.iter()
     }

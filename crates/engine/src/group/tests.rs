@@ -9,6 +9,7 @@ use super::*;
 use crate::canonical::{DecodeError, read_whole};
 
 mod choice;
+mod kept;
 mod properties;
 
 fn home(session: u64) -> HomeRef {
@@ -440,7 +441,13 @@ fn unsubscribing_finishes_what_was_begun() {
     assert_eq!(bench.receivers(), [0, 0]);
     bench.commit();
     bench.leave(0, Leave::Unsubscribed);
-    assert!(!bench.group.is_over(), "QoS 2 is owed");
+    let kept = Fact::Assigned {
+        seq: Seq(0),
+        member: home(0),
+        packet_id: None,
+    };
+    assert_eq!(bench.commit(), [kept], "there is nobody else");
+    assert!(!bench.group.is_over(), "both are owed");
     assert_eq!(bench.send(), []);
     bench.outcome(0, 0..=0, OutcomeKind::Done);
     bench.outcome(0, 1..=1, OutcomeKind::Received);

@@ -87,6 +87,10 @@ impl Partition {
                     self.pump_group(number, fx);
                 }
             }
+            // Of QoS 1, its member has it.
+            Fact::Assigned {
+                packet_id: None, ..
+            } => {}
             Fact::Assigned { seq, member, .. } => {
                 if lead.fronts.contains_key(&member)
                     && group.owed(seq).is_some_and(|owed| owed.member == member)

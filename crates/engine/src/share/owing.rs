@@ -1,4 +1,4 @@
-//! What is a member's by what is committed and has not left: messages of QoS 2 (M31). One that is not in memory comes out of the log first, and
+//! What is a member's by what is committed and has not left: messages of QoS 2 (M31), and of QoS 1 that it has kept. One that is not in memory comes out of the log first, and
 //! what the member has behind it waits for it.
 
 use std::collections::VecDeque;
@@ -93,7 +93,10 @@ impl Messages<'_> {
                     seq,
                     receiver,
                     front,
-                    qos: QoS::ExactlyOnce,
+                    qos: match owed.is_kept() {
+                        true => QoS::AtLeastOnce,
+                        false => QoS::ExactlyOnce,
+                    },
                     packet_id: owed.packet_id,
                     duplicate,
                 };
@@ -146,8 +149,9 @@ impl Partition {
         if lead.fronts.get(&member) != Some(&connection.front) {
             return;
         }
-        // What a member has of QoS 2 from before comes first, in order (v5 [MQTT-4.8.2-4]).
-        let messages = group.owed_to(member).map(|(seq, _)| (seq, true));
+        // What a member has of QoS 2 from before comes first, in order (v5 [MQTT-4.8.2-4]). What it has kept of QoS 1 is another PUBLISH.
+        let messages = group.owed_to(member);
+        let messages = messages.map(|(seq, owed)| (seq, !owed.is_kept()));
         let owing = Owing {
             messages: messages.collect(),
             begun: Some(connection),

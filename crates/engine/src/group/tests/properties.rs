@@ -48,12 +48,13 @@ impl World {
         }
     }
 
-    /// The connection goes: QoS 1 is no longer with the session.
+    /// The connection goes: QoS 1 is no longer with the session, unless no member is left.
     fn disconnect(&mut self, bench: &mut Bench, session: u64) {
         if self.connected.remove(&session) {
             bench.detach(session);
+            let nobody = self.members.is_empty();
             self.held.retain(|&seq, at| {
-                *at != session || bench.stream[seq as usize] == QoS::ExactlyOnce
+                *at != session || nobody || bench.stream[seq as usize] == QoS::ExactlyOnce
             });
         }
     }
