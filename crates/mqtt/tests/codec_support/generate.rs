@@ -466,10 +466,12 @@ fn answer<R>(
         _ => PropertyScope::Auth,
     };
     let mut builder = choices.properties(scope, version);
-    if packet_type == PacketType::Disconnect
-        && sender == Sender::Server
-        && builder.properties().session_expiry_interval().is_some()
-    {
+    let found = builder.properties();
+    let is_of_the_other = match sender {
+        Sender::Client => found.server_reference().is_some(),
+        Sender::Server => found.session_expiry_interval().is_some(),
+    };
+    if packet_type == PacketType::Disconnect && is_of_the_other {
         builder.reset(scope);
     }
     let properties = builder.properties();

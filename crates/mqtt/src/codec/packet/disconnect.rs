@@ -16,7 +16,7 @@ use crate::codec::types::{PacketType, ProtocolVersion, Sender};
 pub struct Disconnect<'a> {
     /// [`ReasonCode::NORMAL_DISCONNECTION`] in 3.1.1.
     pub reason: ReasonCode,
-    /// Session Expiry Interval (from clients only), Reason String, Server Reference, User Properties; empty in 3.1.1.
+    /// Session Expiry Interval (from clients only), Reason String, Server Reference (from servers only), User Properties; empty in 3.1.1.
     pub properties: Properties<'a>,
 }
 
@@ -38,8 +38,13 @@ impl<'a> Disconnect<'a> {
             if !reader.is_empty() {
                 let (properties, seen) =
                     Properties::read(&mut reader, PropertyScope::Disconnect, &rules.limits)?;
-                // v5 [MQTT-3.14.2-2]
-                if rules.sender == Sender::Server && seen.has(PropertyId::SessionExpiryInterval) {
+                let of_the_other = match rules.sender {
+                    // v5 section 3.14.2.2.5
+                    Sender::Client => PropertyId::ServerReference,
+                    // v5 [MQTT-3.14.2-2]
+                    Sender::Server => PropertyId::SessionExpiryInterval,
+                };
+                if seen.has(of_the_other) {
                     return Err(DecodeErrorKind::PropertySender);
                 }
                 disconnect.properties = properties;

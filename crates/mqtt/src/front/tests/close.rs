@@ -48,6 +48,20 @@ fn any_other_reason_of_the_client_keeps_the_will() {
     }
 }
 
+/// Where to connect is for servers to say: the packet is at fault, and its end is no normal one.
+#[test]
+fn a_good_bye_with_a_server_reference_keeps_the_will() {
+    // v5 section 3.14.2.2.5, v5 [MQTT-3.1.2-8], v5 [MQTT-4.13.1-1]
+    let mut client = Client::durable(V5);
+    client.gives(&[0xE0, 6, 0, 4, 0x1C, 0, 1, b'a']);
+    let heard = client.hears();
+    assert!(heard[0].starts_with("DISCONNECT 0x82"), "{heard:?}");
+    assert_eq!(
+        client.effects(),
+        ["3: detach Lost expiry=None epoch=2", "close Fault(130)"]
+    );
+}
+
 #[test]
 fn a_disconnect_may_change_the_session_expiry() {
     let mut client = Client::durable(V5);
