@@ -263,10 +263,11 @@ fn allocations_are_counted_for_the_part_of_the_broker_that_asks() {
     ] {
         assert!(span.of(component).allocations > 0, "{component}: {span:?}");
     }
-    // No operator asks and nobody logs in.
-    for component in [Component::Control, Component::Access] {
-        assert_eq!(span.of(component).allocations, 0, "{component}: {span:?}");
-    }
+    // No operator asks.
+    assert_eq!(span.of(Component::Control).allocations, 0, "{span:?}");
+    // Nobody logs in: there is the table of users, which is empty, of each of the two starts.
+    let access = span.of(Component::Access).allocations;
+    assert!(access <= 2, "{span:?}");
 }
 
 /// The ten filters of a session of `bench/million.py`: six topics of its own, two with `+`, one with `#`, one shared by a region.

@@ -238,7 +238,7 @@ const CONSTANTS: [Constant; 22] = [
     ),
     ("admin/src/serve.rs", "HEAD_BYTES_MAX", "head of a", kib),
     (
-        "admin/src/routes/mod.rs",
+        "admin/src/routes/body.rs",
         "BODY_BYTES_MAX",
         "body of a",
         kib,

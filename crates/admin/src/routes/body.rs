@@ -14,7 +14,7 @@ use crate::error::{ApiError, Code};
 /// Bytes of an import: some 100,000 users. One entry of the log carries all of it.
 pub(super) const IMPORT_BYTES_MAX: usize = 32 << 20;
 /// Bytes of every other body.
-pub(super) const BODY_BYTES_MAX: usize = 256 << 10;
+pub(super) const BODY_BYTES_MAX: usize = 256 * 1024;
 
 /// The body of a request.
 pub(super) struct Sent<T>(pub(super) T);

@@ -27,18 +27,20 @@ const LINE: usize = 32;
 /// Every one of a data folder, oldest first.
 const SAMPLES: &[&str] = &[
     "format-1", "engine-2", "format-2", "format-3", "format-4", "format-5", "format-6", "format-7",
-    "format-8",
+    "format-8", "format-9",
 ];
 /// Every one of backups, oldest first.
 const BACKUPS: &[&str] = &["backup-1"];
 /// From this one on they have records that the cleaner has moved.
-const CLEANED: &[&str] = &["format-4", "format-5", "format-6", "format-7", "format-8"];
+const CLEANED: &[&str] = &[
+    "format-4", "format-5", "format-6", "format-7", "format-8", "format-9",
+];
 /// From this one on they have users, who have sessions and retained messages.
-const WITH_USERS: &[&str] = &["format-6", "format-7", "format-8"];
+const WITH_USERS: &[&str] = &["format-6", "format-7", "format-8", "format-9"];
 /// From this one on they have summaries of segments.
-const SUMMED: &[&str] = &["format-7", "format-8"];
+const SUMMED: &[&str] = &["format-7", "format-8", "format-9"];
 /// From this one on they have messages that wait and expire.
-const EXPIRING: &[&str] = &["format-8"];
+const EXPIRING: &[&str] = &["format-8", "format-9"];
 
 /// Until they do: some fifty years.
 const LIFE_SECONDS: u32 = 1_600_000_000;

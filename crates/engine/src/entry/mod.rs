@@ -44,8 +44,8 @@ const LAYOUT: u16 = 1;
 /// Version of the rules by which facts are applied. Entries of all versions up to it are read.
 ///
 /// 2: sessions may belong to users. 3: sets are packed, and what is one message for a set is short. 4: sessions may belong to accounts,
-/// and records have authors.
-pub const ENGINE_VERSION: u16 = 4;
+/// and records have authors. 5: a message of QoS 1 may be owed to one member of a group.
+pub const ENGINE_VERSION: u16 = 5;
 pub(crate) const HEADER_BYTES: usize = 32;
 const FACT_BYTES: usize = 8;
 /// Where a fact of the short form is looked for: its head ends where no other one does.
