@@ -98,7 +98,7 @@ def test_who_writes_to_the_topics_of_the_broker_itself_is_named(tmp_path, versio
         client.send(wire.publish(version, "$SYS/broker/forged", b"payload", retain=retain))
         client.ping()
         (line,) = denials(broker)
-        for part in (" warn ", "client_id=forger ", "action=publish topic=$SYS/broker/forged "):
+        for part in (" warn ", "client_id=forger ", "action=publish topic=\"$SYS/broker/forged\" "):
             assert part in line, line
         last = shown(broker, "forger")["events"][-1]
         assert (last["event"], last["action"], last["topic"]) == ("denied", "publish", "$SYS/broker/forged")

@@ -333,11 +333,13 @@ impl Partition {
         let Some(group) = self.state.groups.get_mut(number) else {
             return;
         };
-        let busy = group
-            .lead
-            .dispatch
-            .as_ref()
-            .is_some_and(|d| d.under_way() > 0);
+        // Who has left is told so before: nobody could tell it afterwards.
+        let busy = !group.lead.departed.is_empty()
+            || group
+                .lead
+                .dispatch
+                .as_ref()
+                .is_some_and(|d| d.under_way() > 0);
         if !group.group.is_over() || busy || group.lead.ending || group.lead.joining > 0 {
             return;
         }
