@@ -2,17 +2,17 @@
 
 use std::fmt;
 use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use courser_broker::open_regular;
+use courser_broker::{open_regular, read_open};
 use rand::TryRng;
 use rand::rngs::SysRng;
 
 /// Random bytes of a token.
 const BYTES: usize = 32;
-/// Longer ones are cut, and then nobody has them.
+/// Largest file that is read.
 const BYTES_MAX: u64 = 64 * 1024;
 /// Characters of the shortest token that somebody else may have written into the file.
 const CHARACTERS_MIN: usize = 16;
@@ -91,9 +91,9 @@ impl Token {
                 mode,
             });
         }
-        let mut text = String::new();
-        let read = file.take(BYTES_MAX).read_to_string(&mut text);
-        read.map_err(failed)?;
+        let bytes = read_open(file, BYTES_MAX).map_err(failed)?;
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|error| failed(io::Error::new(ErrorKind::InvalidData, error)))?;
         let token = text.trim();
         let good = token.len() >= CHARACTERS_MIN && token.bytes().all(|b| b.is_ascii_graphic());
         if !good {

@@ -69,7 +69,7 @@ pub use control::{
     TracePage, TracedLine, cause_words,
 };
 pub use courser_mqtt::front::{BadReference, Redirect, RedirectKind};
-pub use courser_settings::open_regular;
+pub use courser_settings::{open_regular, read_open};
 pub use doors::{CertificateError, OpenDoor, Reread};
 pub use doubts::{FileDoubt, file_doubts};
 pub use faults::{file_faults, memory_fault, public_faults};

@@ -42,8 +42,15 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open_regular`], and [`ErrorKind::FileTooLarge`].
 pub fn read_whole(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_open(open_regular(path)?, bytes_max)
+}
+
+/// The same of a file of which something was looked at first.
+///
+/// # Errors
+/// As [`read_whole`].
+pub fn read_open(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = open_regular(path)?;
     file.take(bytes_max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
         let message = format!("it has more than {bytes_max} bytes");

@@ -79,7 +79,7 @@ mod table;
 mod template;
 mod value;
 
-pub use bounded::{open_regular, read_whole};
+pub use bounded::{open_regular, read_open, read_whole};
 pub use check::{LOGIN_ADDRESSES_MAX, memory_least};
 pub use error::{Errors, Origin, SettingError};
 pub use own::{

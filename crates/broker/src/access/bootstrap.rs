@@ -5,7 +5,7 @@
 //! who has lost the last password gets in again by whoever may write into the data folder.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -15,7 +15,7 @@ use courser_access::{
     Administration, Command, HashError, HashMemory, PasswordHash, Role, RoleName, SALT_BYTES,
     Table, User, UserName, UserState,
 };
-use courser_settings::open_regular;
+use courser_settings::{open_regular, read_open};
 use rand::TryRng;
 use rand::rngs::SysRng;
 use zeroize::Zeroizing;
@@ -169,10 +169,7 @@ pub(crate) fn take(folder: &Path, access: &Access) -> Result<Vec<UserName>, Boot
     if !own || !about.is_file() {
         return Err(BootstrapError::Open(path));
     }
-    let mut bytes = Vec::new();
-    file.take(BYTES_MAX)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
+    let bytes = read_open(file, BYTES_MAX).map_err(failed)?;
     let table: Table = serde_json::from_slice(&bytes).map_err(|source| BootstrapError::Form {
         path: path.clone(),
         source,
