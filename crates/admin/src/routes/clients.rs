@@ -115,15 +115,11 @@ async fn kick(
     Named(client_id): Named,
     how: How,
 ) -> Result<Json<Done>, ApiError> {
-    let is_there = match how.dry_run {
-        true => state.control.client(&client_id).await?.is_some(),
-        false => state.control.kick(&client_id).await?,
-    };
-    if !is_there {
-        return Err(unknown(&client_id));
-    }
     if how.dry_run {
-        return Ok(done("would kick", &client_id));
+        return would(&state, "would kick", &client_id).await;
+    }
+    if !state.control.kick(&client_id).await? {
+        return Err(unknown(&client_id));
     }
     tracing::info!(
         event = "client_kicked",
@@ -150,15 +146,11 @@ async fn redirect(
     };
     let redirect = Redirect::new(kind, &elsewhere.to)
         .map_err(|error| ApiError::new(Code::BadRequest, format!("to: {error}")))?;
-    let is_there = match how.dry_run {
-        true => state.control.client(&client_id).await?.is_some(),
-        false => state.control.redirect(&client_id, redirect).await?,
-    };
-    if !is_there {
-        return Err(unknown(&client_id));
-    }
     if how.dry_run {
-        return Ok(done("would redirect", &client_id));
+        return would(&state, "would redirect", &client_id).await;
+    }
+    if !state.control.redirect(&client_id, redirect).await? {
+        return Err(unknown(&client_id));
     }
     tracing::info!(
         event = "client_redirected",
@@ -169,6 +161,14 @@ async fn redirect(
         "a client was sent to another server by an operator"
     );
     Ok(done("redirected", &client_id))
+}
+
+/// What a dry run says of a connection, if it is there.
+async fn would(state: &AppState, said: &str, client_id: &str) -> Result<Json<Done>, ApiError> {
+    match state.control.client(client_id).await? {
+        Some(_) => Ok(done(said, &client_id)),
+        None => Err(unknown(client_id)),
+    }
 }
 
 fn unknown(client_id: &str) -> ApiError {
