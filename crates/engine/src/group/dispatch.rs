@@ -1,6 +1,7 @@
 //! The leader's half of a group: what each member has under way, and what goes to whom next.
 
 mod ahead;
+mod aside;
 mod kept;
 
 pub(crate) use self::ahead::Up;
@@ -300,18 +301,6 @@ impl Dispatch {
         }
         self.clear_away(seat);
         too_large
-    }
-
-    /// A message is too large for a member: it is for another one that has not said so yet, if there is one.
-    fn set_aside_for_another(&mut self, seq: Seq, seat: SeatId) -> bool {
-        let known = self.too_large.entry(seq).or_default();
-        known.insert(self.seats.get(seat).home);
-        let Some(other) = self.seats.connected_but(known) else {
-            return false;
-        };
-        self.seats.get_mut(other).aside.insert(seq);
-        self.aside += 1;
-        true
     }
 
     /// A member's front has chosen a packet id for what it was asked about: `facts` say whose it is, and it is sent when they
@@ -688,13 +677,6 @@ impl Dispatch {
                 self.uncounted.insert(seq);
             }
         }
-    }
-
-    /// What was set aside for a member is for anyone again.
-    fn free_aside(&mut self, seat: SeatId) {
-        let aside = std::mem::take(&mut self.seats.get_mut(seat).aside);
-        self.aside -= aside.len();
-        self.returned.extend(aside);
     }
 
     /// Who has left and has nothing under way has no seat.
