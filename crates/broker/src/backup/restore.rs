@@ -1,9 +1,10 @@
 //! Checking backups, and making a data folder of one. Offline.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use courser_settings::open_regular;
 use sha2::{Digest, Sha256};
 
 use super::manifest::{FileLine, Manifest, Sum};
@@ -144,12 +145,18 @@ pub(super) fn read(
             path: path.clone(),
             why: "it is missing".to_owned(),
         },
+        io::ErrorKind::InvalidInput => BackupError::Damaged {
+            path: path.clone(),
+            why: source.to_string(),
+        },
         _ => BackupError::Read {
             path: path.clone(),
             source,
         },
     };
-    let mut source = File::open(&path).map_err(failed)?;
+    // One byte more tells a file that is too long, also one without an end.
+    let source = open_regular(&path).map_err(failed)?;
+    let mut source = source.take(file.kept.saturating_add(1));
     let mut buffer = vec![0; CHUNK_BYTES];
     let mut sum = Sha256::new();
     let mut bytes = 0;
@@ -168,6 +175,7 @@ pub(super) fn read(
     }
     let why = match bytes == file.kept {
         true => "its checksum is wrong".to_owned(),
+        false if bytes > file.kept => format!("it has more than {} bytes", file.kept),
         false => format!("it has {bytes} bytes and must have {}", file.kept),
     };
     Err(BackupError::Damaged { path, why })

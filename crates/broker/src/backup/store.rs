@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+
+use courser_settings::read_whole;
 
 use super::BackupError;
 use super::manifest::{Manifest, folder_of, number_of};
@@ -132,10 +134,12 @@ impl Store {
             path: path.clone(),
             why,
         };
-        if fs::metadata(&path).map_err(failed)?.len() > MANIFEST_BYTES_MAX {
-            return Err(damaged("it is longer than any manifest".to_owned()));
-        }
-        let text = String::from_utf8(fs::read(&path).map_err(failed)?);
+        let bytes = read_whole(&path, MANIFEST_BYTES_MAX).map_err(|error| match error.kind() {
+            ErrorKind::FileTooLarge => damaged("it is longer than any manifest".to_owned()),
+            ErrorKind::InvalidInput => damaged(error.to_string()),
+            _ => failed(error),
+        })?;
+        let text = String::from_utf8(bytes);
         let text = text.map_err(|_| damaged("it is no text".to_owned()))?;
         let manifest = Manifest::decode(&text).map_err(|error| damaged(error.to_string()))?;
         if manifest.number != number {

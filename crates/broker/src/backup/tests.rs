@@ -543,6 +543,38 @@ fn a_damaged_backup_is_found_and_refused_by_the_name_of_its_file() {
 }
 
 #[test]
+fn what_stands_in_place_of_a_file_of_a_backup_is_no_endless_reading() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = small(folder.path());
+    let data = folder.path().join("restored");
+    let manifest = Store::at(&backups).manifest(1).expect("it is finished");
+    let path = backups.join(&manifest.files[0].stored);
+    let of_manifest = backups.join("000001/manifest");
+    for path in [path, of_manifest] {
+        let whole = fs::read(&path).expect("it is there");
+        let longer = [&whole[..], b"and more"].concat();
+        fs::write(&path, longer).expect("there is room");
+        let error = restore_backup(&backups, None, &data).expect_err("it is too long");
+        assert!(matches!(error, BackupError::Damaged { .. }), "{error}");
+        for instead in ["/dev/zero", "pipe"] {
+            fs::remove_file(&path).expect("it is there");
+            match instead {
+                "pipe" => {
+                    let mode = rustix::fs::Mode::RUSR;
+                    rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).expect("it has gone");
+                }
+                target => std::os::unix::fs::symlink(target, &path).expect("it has gone"),
+            }
+            let error = restore_backup(&backups, None, &data).expect_err("it is no file");
+            assert!(error.to_string().contains("no regular file"), "{error}");
+        }
+        fs::remove_file(&path).expect("it is there");
+        fs::write(&path, whole).expect("there is room");
+    }
+    restore_backup(&backups, None, &data).expect("it is whole again");
+}
+
+#[test]
 fn an_unfinished_backup_is_refused_and_gives_way_to_the_next() {
     let folder = tempfile::tempdir().expect("a folder for a test");
     let backups = small(folder.path());

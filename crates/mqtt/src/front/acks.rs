@@ -3,7 +3,7 @@
 use courser_contract::{FrontEffects, OutcomeKind, Seq, Source, ToHome};
 
 use super::deliver::Outbound;
-use super::window::{Exchange, Place, session_packet_id};
+use super::window::{Exchange, Place, Window, session_packet_id};
 use super::{Front, PlantedFront};
 use crate::codec::{PacketType, ReasonCode};
 
@@ -245,9 +245,11 @@ impl Front {
     }
 
     pub(super) fn outbound_mut(&mut self) -> &mut Outbound {
-        let peer = &self.peer;
-        self.outbound
-            .get_or_insert_with(|| Box::new(Outbound::new(peer.window, peer.topic_alias_max)))
+        let (peer, session) = (&self.peer, &self.session);
+        self.outbound.get_or_insert_with(|| {
+            let window = Window::new(peer.window, session.group_ids_from);
+            Box::new(Outbound::new(window, peer.topic_alias_max))
+        })
     }
 }
 

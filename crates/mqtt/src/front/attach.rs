@@ -8,6 +8,7 @@ use courser_contract::{
 use super::auth::ReAuthentication;
 use super::close::{End, cause_of};
 use super::connect::Step;
+use super::window::group_ids_from;
 use super::{Claim, Front, Phase, Redirect};
 use crate::codec::ReasonCode;
 
@@ -105,6 +106,9 @@ impl Front {
         self.session.publisher = connecting.attach.publisher;
         self.session.home = attached.home;
         self.session.epoch = attached.epoch;
+        if attached.present {
+            self.begin_group_ids(attached.epoch);
+        }
         if let Some(end) = connecting.doomed {
             return self.end(end, fx);
         }
@@ -122,6 +126,15 @@ impl Front {
             .take()
             .map(|method| Box::new(ReAuthentication::new(method)));
         self.expect_groups(now, attached.groups, fx);
+    }
+
+    /// What a group had given may be in the client's hands yet, under packet ids of an earlier connection.
+    fn begin_group_ids(&mut self, epoch: Epoch) {
+        let from = group_ids_from(epoch);
+        self.session.group_ids_from = from;
+        if let Some(outbound) = &mut self.outbound {
+            outbound.window.begin_groups_at(from);
+        }
     }
 
     /// CONNACK that refuses, once: v5 [MQTT-3.2.0-2]; then the connection ends, v3 [MQTT-3.2.2-5], v5 [MQTT-3.2.2-7]. What was given

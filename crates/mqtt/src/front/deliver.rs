@@ -57,9 +57,9 @@ enum Skip {
 }
 
 impl Outbound {
-    pub(super) fn new(window: u16, topic_alias_max: u16) -> Self {
+    pub(super) fn new(window: Window, topic_alias_max: u16) -> Self {
         Self {
-            window: Window::new(window),
+            window,
             outcomes: None,
             aliases: (topic_alias_max > 0).then(|| AliasesOut::new(topic_alias_max)),
             held: VecDeque::new(),

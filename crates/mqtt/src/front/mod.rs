@@ -130,6 +130,8 @@ struct Session {
     publisher: ClientHash,
     home: HomeRef,
     epoch: Epoch,
+    /// Where packet ids of groups begin on this connection.
+    group_ids_from: u16,
     claim: Claim,
     /// Its home waits to hear that the client has taken what it was sent of retained messages.
     owes_page: bool,
@@ -214,6 +216,7 @@ impl Front {
                     session: SessionUid(0),
                 },
                 epoch: Epoch(0),
+                group_ids_from: 0,
                 claim: Claim::ByHome,
                 owes_page: false,
                 uptake: Uptake::Prompt,

@@ -36,7 +36,7 @@ impl Front {
             ..Connack::refused(redirect.reason())
         };
         self.send_shortened(
-            [explained.properties(), bare.properties()].map(connack),
+            [explained.properties(), bare.properties(), Properties::EMPTY].map(connack),
             Packet::Connack,
         );
     }
@@ -50,7 +50,7 @@ impl Front {
                 properties,
             };
             self.send_shortened(
-                [explained.properties(), bare.properties()].map(disconnect),
+                [explained.properties(), bare.properties(), Properties::EMPTY].map(disconnect),
                 Packet::Disconnect,
             );
         }
@@ -139,7 +139,11 @@ impl Front {
 
     /// The first that the client takes: a text must not make a packet too large for it, v5 [MQTT-3.2.2-19], v5 [MQTT-3.4.2-2],
     /// v5 [MQTT-3.5.2-2], v5 [MQTT-3.9.2-1], v5 [MQTT-3.11.2-1]. Whether there was one.
-    fn send_shortened<'a, T>(&mut self, all: [T; 2], packet: fn(T) -> Packet<'a>) -> bool {
+    fn send_shortened<'a, T, const N: usize>(
+        &mut self,
+        all: [T; N],
+        packet: fn(T) -> Packet<'a>,
+    ) -> bool {
         all.into_iter().any(|one| self.send(&packet(one)).is_ok())
     }
 }

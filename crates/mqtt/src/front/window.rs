@@ -6,14 +6,17 @@
 //!   seqs (M30) and are below 32,768; those of groups are above (M31)
 //! - at its ends the session's part has an exchange, not a gap
 
+mod groups;
+
 use std::collections::VecDeque;
 
 use courser_contract::{GroupRef, Seq, Source};
 
+pub(super) use self::groups::group_ids_from;
+use self::groups::{GROUP_IDS_FROM, GroupExchange, GroupExchanges};
+
 /// Packet ids of a session's own stream: `1 + seq mod 32767` (M30).
 const SESSION_IDS: u64 = 32_767;
-/// First packet id of shared groups (M31).
-const GROUP_IDS_FROM: u16 = 32_768;
 
 /// What a delivery waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,15 +97,7 @@ pub(super) struct Window {
     counted: u16,
     session_from: u64,
     session: VecDeque<Exchange>,
-    groups: Vec<Option<GroupExchange>>,
-    groups_free: Vec<u16>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct GroupExchange {
-    group: GroupRef,
-    seq: Seq,
-    exchange: Exchange,
+    groups: GroupExchanges,
 }
 
 /// The packet id of a delivery of the session's own stream (M30).
@@ -111,15 +106,20 @@ pub(super) const fn session_packet_id(seq: Seq) -> u16 {
 }
 
 impl Window {
-    pub(super) fn new(limit: u16) -> Self {
+    /// Of a connection on which packet ids of groups begin at 32,768 + `group_ids_from`.
+    pub(super) fn new(limit: u16, group_ids_from: u16) -> Self {
         Self {
             limit,
             counted: 0,
             session_from: 0,
             session: VecDeque::new(),
-            groups: Vec::new(),
-            groups_free: Vec::new(),
+            groups: GroupExchanges::new(group_ids_from),
         }
+    }
+
+    /// From here on packet ids of groups are given from 32,768 + `from` on. What is owed already keeps its own.
+    pub(super) fn begin_groups_at(&mut self, from: u16) {
+        self.groups.begin_at(from);
     }
 
     /// Whether another delivery may be sent.
@@ -129,7 +129,7 @@ impl Window {
 
     /// Nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
-        self.session.is_empty() && self.groups_free.len() == self.groups.len()
+        self.session.is_empty() && self.groups.is_idle()
     }
 
     /// Begins an exchange and gives its packet id; `None` when this delivery is under way already.
@@ -143,7 +143,11 @@ impl Window {
                 *place = exchange;
                 session_packet_id(seq)
             }
-            Source::Group(group) => self.begin_group(group, seq, exchange),
+            Source::Group(group) => self.groups.begin(GroupExchange {
+                group,
+                seq,
+                exchange,
+            }),
         };
         self.counted += u16::from(exchange.counts());
         Some(packet_id)
@@ -173,20 +177,6 @@ impl Window {
         &mut self.session[index]
     }
 
-    fn begin_group(&mut self, group: GroupRef, seq: Seq, exchange: Exchange) -> u16 {
-        let entry = Some(GroupExchange {
-            group,
-            seq,
-            exchange,
-        });
-        let index = self.groups_free.pop().unwrap_or_else(|| {
-            self.groups.push(None);
-            u16::try_from(self.groups.len() - 1).expect("a window is smaller than 32,768")
-        });
-        self.groups[usize::from(index)] = entry;
-        GROUP_IDS_FROM + index
-    }
-
     /// Takes a delivery of a group up again under the packet id that it had on an earlier connection.
     pub(super) fn resume(&mut self, (source, seq): Place, packet_id: u16) {
         let exchange = Exchange::PubcompOfEarlier;
@@ -204,16 +194,9 @@ impl Window {
     }
 
     fn occupy(&mut self, packet_id: u16, entry: GroupExchange) {
-        let Some(index) = packet_id.checked_sub(GROUP_IDS_FROM) else {
-            return;
-        };
-        while self.groups.len() <= usize::from(index) {
-            self.groups_free
-                .push(u16::try_from(self.groups.len()).expect("below a packet id"));
-            self.groups.push(None);
+        if packet_id >= GROUP_IDS_FROM {
+            self.groups.occupy(packet_id, entry);
         }
-        self.groups_free.retain(|&free| free != index);
-        self.groups[usize::from(index)] = Some(entry);
     }
 
     /// A group delivers with a packet id: one that was named on this connection, or one of an earlier connection, which is
@@ -313,11 +296,10 @@ impl Window {
     /// A leader of a group has said all that it owes: what it has not committed of names is void, and of what is over and was
     /// not told again it knows.
     pub(super) fn settle_with(&mut self, group: GroupRef) {
-        for index in 0..self.groups.len() {
-            let Some(entry) = self.groups[index].filter(|entry| entry.group == group) else {
-                continue;
-            };
-            let next = match entry.exchange {
+        let of_group = self.groups.iter().filter(|(_, entry)| entry.group == group);
+        let under_way: Vec<_> = of_group.map(|(id, entry)| (id, entry.exchange)).collect();
+        for (packet_id, exchange) in under_way {
+            let next = match exchange {
                 Exchange::Named | Exchange::Finished => Exchange::None,
                 Exchange::FinishedAgain => Exchange::Finished,
                 Exchange::None
@@ -330,7 +312,7 @@ impl Window {
                 | Exchange::Pubcomp
                 | Exchange::PubcompOfEarlier => continue,
             };
-            self.set(GROUP_IDS_FROM + index as u16, next);
+            self.set(packet_id, next);
         }
     }
 
@@ -354,8 +336,8 @@ impl Window {
 
     /// What is under way with a packet id.
     pub(super) fn find(&self, packet_id: u16) -> Option<(Place, Exchange)> {
-        if let Some(index) = packet_id.checked_sub(GROUP_IDS_FROM) {
-            let entry = (*self.groups.get(usize::from(index))?)?;
+        if packet_id >= GROUP_IDS_FROM {
+            let entry = self.groups.get(packet_id)?;
             return Some(((Source::Group(entry.group), entry.seq), entry.exchange));
         }
         let offset = (u64::from(packet_id) + SESSION_IDS - 1 - self.session_from % SESSION_IDS)
@@ -376,13 +358,7 @@ impl Window {
                     &exchange => Some((session_packet_id(seq), exchange)),
                 }
             }
-            Source::Group(group) => {
-                let index = self.groups.iter().position(|entry| {
-                    entry.is_some_and(|entry| entry.group == group && entry.seq == seq)
-                })?;
-                let entry = self.groups[index]?;
-                Some((GROUP_IDS_FROM + index as u16, entry.exchange))
-            }
+            Source::Group(group) => self.groups.locate(group, seq),
         }
     }
 
@@ -399,16 +375,7 @@ impl Window {
                 self.session[index] = next;
                 self.trim();
             }
-            Source::Group(_) => {
-                let index = packet_id - GROUP_IDS_FROM;
-                let entry = &mut self.groups[usize::from(index)];
-                if next == Exchange::None {
-                    *entry = None;
-                    self.groups_free.push(index);
-                } else if let Some(entry) = entry {
-                    entry.exchange = next;
-                }
-            }
+            Source::Group(_) => self.groups.set(packet_id, next),
         }
     }
 
@@ -429,8 +396,7 @@ impl Window {
         let groups = self
             .groups
             .iter()
-            .flatten()
-            .filter(|entry| entry.exchange.counts());
+            .filter(|(_, entry)| entry.exchange.counts());
         assert_eq!(
             usize::from(self.counted),
             session.count() + groups.count(),
@@ -442,11 +408,6 @@ impl Window {
                 && self.session.back() != Some(&Exchange::None),
             "no gap at the ends"
         );
-        for free in &self.groups_free {
-            assert!(
-                self.groups[usize::from(*free)].is_none(),
-                "a free packet id is not under way"
-            );
-        }
+        self.groups.check();
     }
 }

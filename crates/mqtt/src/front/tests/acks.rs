@@ -2,8 +2,10 @@
 
 use courser_contract::{QoS, RequestPart, Seq, Source, ToFront};
 
-use super::support::{Client, GROUP, V5, V311, packet_id, to_group, to_session, view};
-use crate::codec::{Packet, Puback, Pubcomp, Pubrec, ReasonCode};
+use super::support::{
+    Client, DURABLE, GROUP, Hello, V5, V311, attached, packet_id, to_group, to_session, view,
+};
+use crate::codec::{Packet, Property, Puback, Pubcomp, Pubrec, ReasonCode};
 
 fn release(source: Source, seq: u64, packet_id: Option<u16>) -> ToFront {
     ToFront::Release {
@@ -177,8 +179,15 @@ fn what_was_owed_before_a_reconnect_is_finished_with_its_packet_id() {
 
 #[test]
 fn packet_ids_that_are_owed_are_not_given_to_others() {
-    // v3 [MQTT-2.3.1-4], v5 [MQTT-2.2.1-4]
-    let mut client = Client::durable(V5);
+    // v3 [MQTT-2.3.1-4], v5 [MQTT-2.2.1-4]; of epoch 0 ids of groups begin at 32,768
+    let mut client = Client::new(V5, |_| {});
+    client.connects(&Hello {
+        clean_start: false,
+        properties: &[Property::SessionExpiryInterval(100)],
+        ..Hello::default()
+    });
+    client.told(attached(DURABLE, 0, true));
+    client.hears();
     client.told(release(Source::Group(GROUP), 8, Some(32_769)));
     for seq in 20..23 {
         client.gets_stored(

@@ -554,6 +554,13 @@ fn all_clients_can_be_sent_elsewhere() {
         ["CONNACK 0x9D ServerReference(\"b.example:1883\")"]
     );
     assert_eq!(client.effects(), ["close Refused(157, ByReason)"]);
+    // v5 section 3.2.2.3.16: the server may leave the reference out.
+    let mut client = Client::new(V5, redirect);
+    client.connects(&Hello {
+        properties: &[Property::MaximumPacketSize(NonZeroU32::new(12).unwrap())],
+        ..Hello::default()
+    });
+    assert_eq!(client.hears(), ["CONNACK 0x9D"]);
     let mut client = Client::new(V311, redirect);
     client.connects(&Hello::default());
     assert_eq!(client.receives(), [0x20, 2, 0, 3]);

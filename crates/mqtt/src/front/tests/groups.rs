@@ -23,7 +23,8 @@ fn connecting(window: u16) -> Client {
 }
 
 fn attached_to_group() -> ToFront {
-    match attached(DURABLE, 2, true) {
+    // Of this epoch ids of groups begin at 32,768.
+    match attached(DURABLE, 0, true) {
         ToFront::Attached(attached) => ToFront::Attached(Attached {
             groups: vec![NAME],
             ..attached
@@ -87,6 +88,32 @@ fn ids_of_groups_are_used_once_all_groups_have_said_what_they_owe_m31() {
         "{heard:?}"
     );
     assert_eq!(client.effects(), ["4: group 77 named 8 32770"]);
+}
+
+/// What went back to the group with the last connection may be acknowledged by its packet id: v5 [MQTT-2.2.1-4].
+#[test]
+fn each_connection_of_a_session_begins_with_other_ids_m31() {
+    let mut begins = Vec::new();
+    for epoch in (1..=1_000).chain((1..9).map(|term| term << 32 | 1)) {
+        let mut client = connecting(10);
+        client.told(withheld(3, 32_768));
+        client.told(attached(DURABLE, epoch, true));
+        client.hears();
+        client.gets_stored(
+            view("t", QoS::AtLeastOnce, b"m"),
+            &to_group(7, QoS::AtLeastOnce),
+        );
+        let heard = client.hears();
+        let (_, id) = heard[0].split_once("id=").expect("it is sent");
+        let id: u16 = id.split(' ').next().unwrap().parse().unwrap();
+        assert!(id > 32_768, "of groups, and not the one that is owed");
+        begins.push(id);
+        client.told(released(3, 32_768));
+        assert_eq!(client.hears(), ["PUBREL 32768"]);
+    }
+    begins.sort_unstable();
+    begins.dedup();
+    assert_eq!(begins.len(), 1_008);
 }
 
 fn withheld(seq: u64, packet_id: u16) -> ToFront {
