@@ -1,8 +1,11 @@
-"""An import of users and roles may have 32 MiB (docs/limits.md): what has less is taken whole, what has more changes nothing."""
+"""An import of users and roles may have 32 MiB (docs/limits.md): what has less is taken whole, what has more changes nothing. Whatever comes between, there
+is one table or the other."""
 
 import json
 import os
+import signal
 import subprocess
+import time
 
 import pytest
 import wire
@@ -77,3 +80,32 @@ def test_as_many_users_as_fit_and_one_more(tmp_path):
         assert run(again, "user", "add", "another", "--no-password").returncode == 0
         assert export(again)["users"].keys() == large["users"].keys() | {"another"}
         assert logs_in(again, f"user{most // 2:06}")
+
+
+@pytest.mark.timeout(240)
+def test_a_kill_in_the_middle_leaves_one_table_or_the_other(tmp_path):
+    """Kills spread over the time that an import takes, from its first byte until behind its answer."""
+    kills = 8
+    with running(WithAccounts, tmp_path / "broker") as broker:
+        small = export(broker)
+        large = with_users(small, 20_000)
+        for name, table in (("small", small), ("large", large)):
+            (broker.folder / name).write_text(json.dumps(table))
+        began = time.monotonic()
+        assert run(broker, "access", "import", "large", "--yes").returncode == 0
+        takes = time.monotonic() - began
+        there, taken = large, 0
+        for kill in range(kills):
+            name, wanted = ("small", small) if there == large else ("large", large)
+            command = [str(Courser.binary()), "access", "import", name, "--yes", "--server", "data"]
+            asked = subprocess.Popen(command, cwd=broker.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(takes * 1.2 * kill / (kills - 1))
+            assert broker.stop(signal.SIGKILL) == -signal.SIGKILL
+            answered = asked.wait(60) == 0
+            broker.start()
+            found = export(broker)
+            assert found == wanted or (found == there and not answered), (kill, answered, len(found["users"]))
+            taken += found == wanted
+            there = found
+        assert taken, "some came to their end"
+        assert logs_in(broker, "root")

@@ -264,6 +264,7 @@ impl Table {
                         process: self.process,
                         room: self.room,
                         bytes_held: 0,
+                        replaced_at: self.revision,
                     },
                 );
                 for (name, user) in &table.users {

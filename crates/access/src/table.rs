@@ -118,6 +118,9 @@ pub struct Table {
     /// What its users and roles take of memory. Kept by [`Table::apply`]; 0 in a table as it was read from an export.
     #[serde(skip)]
     pub(crate) bytes_held: u64,
+    /// Revision by which all of it was replaced last, as far as this process knows. Says whose memory is shared, and no part of what is kept.
+    #[serde(skip)]
+    pub(crate) replaced_at: u64,
 }
 
 impl PartialEq for Table {
@@ -131,6 +134,7 @@ impl PartialEq for Table {
             process,
             room: _,
             bytes_held: _,
+            replaced_at: _,
         } = self;
         *revision == other.revision
             && *roles == other.roles
@@ -147,6 +151,13 @@ impl Table {
     #[must_use]
     pub const fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// Whether this table and another one, of the same history, have the memory of most users and roles in common: none of them was replaced as
+    /// a whole since the other. To drop the last one of those that have costs some 200 ns a user, and to drop another one next to nothing.
+    #[must_use]
+    pub const fn shares_memory_with(&self, other: &Self) -> bool {
+        self.replaced_at == other.replaced_at
     }
 
     /// The same table with these limits for everybody for whom it says nothing itself: those of the process's settings.

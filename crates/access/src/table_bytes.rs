@@ -42,6 +42,12 @@ impl Table {
 }
 
 impl TableBytes {
+    /// The table.
+    #[must_use]
+    pub const fn table(&self) -> &Table {
+        &self.table
+    }
+
     /// Counts about so many bytes more. How many there are in all, with the last of them: then they can be made.
     pub fn count(&mut self, about: usize) -> Option<usize> {
         match self.step(about) {

@@ -367,6 +367,7 @@ fn table_of(table: WireTable) -> Result<Table, WireError> {
         process: Limits::default(),
         room: Room::default(),
         bytes_held: 0,
+        replaced_at: 0,
         revision: table.revision,
         roles: roles
             .map(|it| it.map(|(name, role)| (name, Arc::new(role))))

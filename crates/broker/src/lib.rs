@@ -13,6 +13,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+/// Of tests: they say how much a shard does.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: courser_memory::Counting<std::alloc::System> =
+    courser_memory::Counting::new(std::alloc::System);
+
 // The client of the integration tests serves unit tests too.
 #[cfg(test)]
 extern crate self as courser_broker;

@@ -248,6 +248,7 @@ mod tests {
     use courser_access::Limits;
 
     use super::*;
+    use crate::access::shared::Change;
 
     /// What there is after the file of a folder was taken where there was `table`.
     fn taken(folder: &Path, mut table: Table) -> Table {
@@ -259,9 +260,12 @@ mod tests {
             while !over.load(Ordering::Relaxed) {
                 for asked in served.take_asked() {
                     assert_eq!(asked.only_at, Some(table.revision()));
-                    let checked = table.check(&asked.command);
+                    let Change::One(command) = &asked.change else {
+                        panic!("one at a time");
+                    };
+                    let checked = table.check(command);
                     if checked.is_ok() {
-                        table.apply(&asked.command);
+                        table.apply(command);
                         served.publish(&table);
                     }
                     (asked.answer)(checked.map(|()| table.revision()).map_err(Into::into));

@@ -45,13 +45,40 @@ struct Checkpoint {
 /// Of the table in it.
 const ACCESS_TAG: u32 = 2;
 
+/// Its time.
+const WALL_TAG: u32 = 2;
+/// Bytes of a tag and a number behind it, at most.
+const FIELD_BYTES_MAX: usize = 1 + 10;
+
 pub(crate) fn encode(command: &Command, wall_ms: u64) -> Vec<u8> {
-    Entry {
-        version: VERSION,
-        wall_ms,
-        access: Some(command.encode()),
+    Unstamped::new(command).stamp(wall_ms)
+}
+
+/// An entry whose time is not known, as far as it can be made without.
+#[derive(Debug)]
+pub(crate) struct Unstamped(Vec<u8>);
+
+impl Unstamped {
+    pub(crate) fn new(command: &Command) -> Self {
+        let entry = Entry {
+            version: VERSION,
+            wall_ms: 0,
+            access: Some(command.encode()),
+        };
+        let mut bytes = Vec::with_capacity(entry.encoded_len() + FIELD_BYTES_MAX);
+        entry
+            .encode(&mut bytes)
+            .expect("a vector has room for all of it");
+        Self(bytes)
     }
-    .encode_to_vec()
+
+    /// The entry; the time stands behind all else, which stays where it is. What is left has no bytes.
+    pub(crate) fn stamp(&mut self, wall_ms: u64) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.0);
+        encode_key(WALL_TAG, WireType::Varint, &mut bytes);
+        encode_varint(wall_ms, &mut bytes);
+        bytes
+    }
 }
 
 /// The checkpoint of a partition 0 that has no users, roles and limits: an empty table has no bytes.

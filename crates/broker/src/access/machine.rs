@@ -16,8 +16,9 @@ use courser_contract::{LogIndex, Term, WallMs};
 use courser_log::CheckpointAt;
 
 use super::entry::{self, EntryError};
+use super::import::let_go;
 use super::saving::Saving;
-use super::shared::{Access, ChangeError, Submitted};
+use super::shared::{Access, Change, ChangeError, Submitted};
 
 /// Changes that may wait for the sessions of users that are gone.
 const WAITING_MAX: usize = 1_000;
@@ -75,23 +76,26 @@ impl Waiting {
     }
 
     /// Whether a change is about the same as one that waits, and must not come before it.
-    fn holds_up(&self, command: &Command) -> bool {
-        match command {
-            Command::PutUser(name, _) | Command::RemoveUser(name) => {
+    fn holds_up(&self, change: &Change) -> bool {
+        match change {
+            Change::One(Command::PutUser(name, _) | Command::RemoveUser(name)) => {
                 self.all || self.users.contains(name)
             }
-            Command::Replace(_) => !self.changes.is_empty(),
-            Command::PutRole(..) | Command::RemoveRole(_) | Command::PutDomain(..) => self.all,
+            Change::All(_) | Change::One(Command::Replace(_)) => !self.changes.is_empty(),
+            Change::One(Command::PutRole(..) | Command::RemoveRole(_) | Command::PutDomain(..)) => {
+                self.all
+            }
         }
     }
 
     fn add(&mut self, submitted: Submitted, walks: u64) {
-        match &submitted.command {
-            Command::PutUser(name, _) | Command::RemoveUser(name) => {
+        match &submitted.change {
+            Change::One(Command::PutUser(name, _) | Command::RemoveUser(name)) => {
                 self.users.insert(name.clone());
             }
-            Command::Replace(_) => self.all = true,
-            Command::PutRole(..) | Command::RemoveRole(_) | Command::PutDomain(..) => {}
+            Change::All(_) | Change::One(Command::Replace(_)) => self.all = true,
+            Change::One(Command::PutRole(..) | Command::RemoveRole(_) | Command::PutDomain(..)) => {
+            }
         }
         if self.changes.is_empty() {
             self.walks = walks;
@@ -180,7 +184,7 @@ impl Metadata {
         while let Some(next) = self.asked.pop_front() {
             // A walk that ends after this is one to look again for.
             let walks = self.access.walks();
-            if !self.waiting.holds_up(&next.command) && !self.must_wait(&next.command) {
+            if !self.waiting.holds_up(&next.change) && !self.must_wait(&next.change) {
                 return Some(next);
             }
             self.waiting.add(next, walks);
@@ -189,42 +193,59 @@ impl Metadata {
     }
 
     /// Whether a change makes users while shards may have sessions of others that had their names.
-    fn must_wait(&self, command: &Command) -> bool {
-        let may_inherit = |name: &UserName| {
-            let went_at = self.gone.get(name).copied().unwrap_or(0);
-            self.ahead.user(name.as_str()).is_none()
-                && !self.access.has_swept(went_at.max(self.went_at))
-        };
-        self.leads
-            && match command {
-                Command::PutUser(name, _) => may_inherit(name),
-                Command::Replace(table) => table.users().any(|(name, _)| may_inherit(name)),
+    fn must_wait(&self, change: &Change) -> bool {
+        if !self.leads {
+            return false;
+        }
+        match change {
+            Change::One(Command::PutUser(name, _)) => {
+                let went_at = self.gone.get(name).copied().unwrap_or(0);
+                self.ahead.user(name.as_str()).is_none()
+                    && !self.access.has_swept(went_at.max(self.went_at))
+            }
+            // There are as many users as may be, and few that are gone.
+            Change::All(import) => {
+                let comes_again = |name: &UserName| {
+                    self.ahead.user(name.as_str()).is_none()
+                        && import.after().user(name.as_str()).is_some()
+                };
+                let mut gone = self.gone.iter();
+                (import.adds_users() && !self.access.has_swept(self.went_at))
+                    || gone.any(|(name, went_at)| {
+                        !self.access.has_swept(*went_at) && comes_again(name)
+                    })
+            }
+            Change::One(
                 Command::RemoveUser(_)
                 | Command::PutRole(..)
                 | Command::RemoveRole(_)
-                | Command::PutDomain(..) => false,
-            }
+                | Command::Replace(_)
+                | Command::PutDomain(..),
+            ) => false,
+        }
     }
 
     /// Users have gone by what is proposed.
-    fn note_gone(&mut self, command: &Command) {
+    fn note_gone(&mut self, change: &Change) {
         let revision = self.ahead.revision();
-        match command {
-            Command::RemoveUser(name) => {
+        match change {
+            Change::One(Command::RemoveUser(name)) => {
                 let access = &self.access;
                 self.gone.retain(|_, went_at| !access.has_swept(*went_at));
                 self.gone.insert(name.clone(), revision);
             }
-            Command::Replace(_) => self.went_at = revision,
-            Command::PutUser(..)
-            | Command::PutRole(..)
-            | Command::RemoveRole(_)
-            | Command::PutDomain(..) => {}
+            Change::All(_) | Change::One(Command::Replace(_)) => self.went_at = revision,
+            Change::One(
+                Command::PutUser(..)
+                | Command::PutRole(..)
+                | Command::RemoveRole(_)
+                | Command::PutDomain(..),
+            ) => {}
         }
     }
 
     /// Settles a change: the entry to be proposed. None: it is refused, and its sender knows.
-    pub(crate) fn propose(&mut self, submitted: Submitted, wall: WallMs) -> Option<Bytes> {
+    pub(crate) fn propose(&mut self, mut submitted: Submitted, wall: WallMs) -> Option<Bytes> {
         if !self.leads {
             (submitted.answer)(Err(ChangeError::Unavailable));
             return None;
@@ -236,15 +257,44 @@ impl Metadata {
             (submitted.answer)(Err(ChangeError::Overtaken));
             return None;
         }
-        if let Err(refusal) = self.ahead.check(&submitted.command) {
-            (submitted.answer)(Err(refusal.into()));
-            return None;
+        let proposed = match &mut submitted.change {
+            Change::One(command) => self.ahead.check(command).map_err(Into::into).map(|()| {
+                self.ahead.apply(command);
+                entry::encode(command, wall.0).into()
+            }),
+            // It was made out of what was committed at a revision, and nothing was proposed since.
+            Change::All(import) if import.at() == self.ahead.revision() => {
+                replace(&mut self.ahead, import.after().clone());
+                Ok(import.propose(wall.0))
+            }
+            Change::All(_) => Err(ChangeError::Overtaken),
+        };
+        match proposed {
+            Ok(entry) => {
+                self.note_gone(&submitted.change);
+                self.under_way.push_back(submitted);
+                Some(entry)
+            }
+            Err(error) => {
+                (submitted.answer)(Err(error));
+                None
+            }
         }
-        self.ahead.apply(&submitted.command);
-        self.note_gone(&submitted.command);
-        let bytes = entry::encode(&submitted.command, wall.0);
-        self.under_way.push_back(submitted);
-        Some(bytes.into())
+    }
+
+    /// The table after an entry that this leader has proposed and that is committed; none: it is to be read.
+    fn imported(&self, bytes: &[u8]) -> Option<&Table> {
+        match &self.under_way.front()?.change {
+            Change::All(import) if self.leads && import.is(bytes) => {
+                assert_eq!(
+                    import.at(),
+                    self.table.revision(),
+                    "entries of a leader commit in their order"
+                );
+                Some(import.after())
+            }
+            Change::All(_) | Change::One(_) => None,
+        }
     }
 
     /// An entry is committed.
@@ -253,19 +303,24 @@ impl Metadata {
     /// When it is not for this version: then nothing may be served, since what it denies is not known.
     pub(crate) fn handle_committed(&mut self, bytes: &[u8]) -> Result<(), EntryError> {
         self.unsaved_bytes += bytes.len() as u64;
-        let Some(command) = entry::decode(bytes)? else {
-            return Ok(());
-        };
-        self.table.apply(&command);
+        if let Some(after) = self.imported(bytes).cloned() {
+            replace(&mut self.table, after);
+        } else {
+            let Some(command) = entry::decode(bytes)? else {
+                return Ok(());
+            };
+            self.table.apply(&command);
+            let next = self.under_way.front().map(|next| &next.change);
+            debug_assert!(
+                next.is_none_or(|next| matches!(next, Change::One(mine) if *mine == command)),
+                "entries of a leader commit in their order"
+            );
+        }
         if !self.leads {
             return Ok(());
         }
         self.access.publish(&self.table);
         if let Some(submitted) = self.under_way.pop_front() {
-            debug_assert!(
-                submitted.command == command,
-                "entries of a leader commit in their order"
-            );
             (submitted.answer)(Ok(self.table.revision()));
         }
         Ok(())
@@ -292,13 +347,31 @@ impl Metadata {
 
     /// Ends it if all its pieces are taken. Whether they are.
     pub(crate) fn end_checkpoint(&mut self) -> bool {
-        self.saving.take_if(|saving| saving.is_given()).is_some()
+        let ended = self.saving.take_if(|saving| saving.is_given());
+        let is_ended = ended.is_some();
+        self.drop_saving(ended);
+        is_ended
     }
 
     /// Gives it up, if one is under way.
     pub(crate) fn cancel_checkpoint(&mut self) {
-        self.saving = None;
+        let given_up = self.saving.take();
+        self.drop_saving(given_up);
     }
+
+    /// It may be the last one that has the table from before an import.
+    fn drop_saving(&self, saving: Option<Saving>) {
+        if let Some(saving) = saving
+            && !saving.table().shares_memory_with(&self.table)
+        {
+            let_go(saving);
+        }
+    }
+}
+
+/// Another table in the place of one, whose memory goes elsewhere.
+fn replace(table: &mut Table, after: Table) {
+    let_go(std::mem::replace(table, after));
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! ```text
 //! admin, first start ─▶ Access::change ─▶ shard 0: Table::check ─▶ entry ─▶ committed ─▶ Table::apply ─▶ copy swapped ─▶ shards
 //! ```
+//! A change of everything is checked, encoded and applied before it comes to the shard ([`import`]).
 
 mod accounts;
 mod authors;
@@ -14,6 +15,7 @@ mod ends;
 mod entry;
 mod gate;
 mod hashing;
+mod import;
 mod lanes;
 mod machine;
 mod mailbox;
@@ -38,6 +40,7 @@ pub(crate) use ends::Ends;
 pub(crate) use entry::{VERSION, empty_checkpoint};
 pub(crate) use gate::{Gate, Revoked, limits_of_session, may_publish_will};
 pub(crate) use hashing::{HashPool, Reply};
+pub(crate) use import::let_go;
 pub(crate) use machine::Metadata;
 pub(crate) use operators::Operators;
 pub(crate) use owner::Owner;

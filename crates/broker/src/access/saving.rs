@@ -49,6 +49,11 @@ impl Saving {
         (is_ready && len > 0).then(|| self.waits.split_to(len).freeze())
     }
 
+    /// The table that is saved.
+    pub(super) const fn table(&self) -> &Table {
+        self.table.table()
+    }
+
     /// Whether all pieces are taken.
     pub(super) fn is_given(&self) -> bool {
         self.stage == Stage::Made && self.waits.is_empty()

@@ -11,6 +11,7 @@ use courser_access::{Command, Limits, Refusal, Room, Table};
 use courser_contract::ShardId;
 
 use super::Quotas;
+use super::import::{Import, let_go};
 use super::mailbox::Mailbox;
 use crate::rings::Doze;
 
@@ -38,9 +39,18 @@ pub enum ChangeError {
 
 type Answer = Box<dyn FnOnce(Result<u64, ChangeError>) + Send>;
 
+/// What is to be changed.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// One thing: no [`Command::Replace`].
+    One(Command),
+    /// All of it.
+    All(Box<Import>),
+}
+
 /// A change on its way to the leader of partition 0.
 pub(crate) struct Submitted {
-    pub(crate) command: Command,
+    pub(crate) change: Change,
     /// Only if this is still the last revision.
     pub(crate) only_at: Option<u64>,
     pub(crate) answer: Answer,
@@ -131,16 +141,13 @@ impl Access {
     }
 
     /// Makes a change; `answer` is called by a shard once it is committed, with the revision that it made, and must return at once.
+    /// A change of everything is made ready here, some microseconds a user, for the table as it is now. Not to be called by a shard.
     pub fn change(
         &self,
         command: Command,
         answer: impl FnOnce(Result<u64, ChangeError>) + Send + 'static,
     ) {
-        self.submit(Submitted {
-            command,
-            only_at: None,
-            answer: Box::new(answer),
-        });
+        self.prepare(None, command, Box::new(answer));
     }
 
     /// The same for a change that was made out of the table of a revision: [`ChangeError::Overtaken`] if another one came before it,
@@ -151,10 +158,31 @@ impl Access {
         command: Command,
         answer: impl FnOnce(Result<u64, ChangeError>) + Send + 'static,
     ) {
+        self.prepare(Some(revision), command, Box::new(answer));
+    }
+
+    fn prepare(&self, only_at: Option<u64>, command: Command, answer: Answer) {
+        let change = match command {
+            Command::Replace(new) => {
+                let before = self.table();
+                if only_at.is_some_and(|revision| revision != before.revision()) {
+                    return answer(Err(ChangeError::Overtaken));
+                }
+                match Import::new(&before, *new) {
+                    Ok(import) => Change::All(Box::new(import)),
+                    Err(refusal) => return answer(Err(refusal.into())),
+                }
+            }
+            Command::PutUser(..)
+            | Command::RemoveUser(_)
+            | Command::PutRole(..)
+            | Command::RemoveRole(_)
+            | Command::PutDomain(..) => Change::One(command),
+        };
         self.submit(Submitted {
-            command,
-            only_at: Some(revision),
-            answer: Box::new(answer),
+            change,
+            only_at,
+            answer,
         });
     }
 
@@ -231,7 +259,11 @@ impl Access {
         {
             let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
             let table = table.clone().with_process(*process).within(self.room);
-            self.table.store(Arc::new(table));
+            let shares_memory = table.shares_memory_with(&self.table.load());
+            let before = self.table.swap(Arc::new(table));
+            if !shares_memory {
+                let_go(before);
+            }
         }
         self.revision.store(table.revision(), Ordering::Release);
         self.serves.store(true, Ordering::Release);

@@ -259,7 +259,8 @@ impl Control {
         self.operators.log_in(from, name, password).await
     }
 
-    /// Changes users and roles as [`Access::change_at`](crate::Access::change_at) does; the revision that it made.
+    /// Changes users and roles as [`Access::change_at`](crate::Access::change_at) does; the revision that it made. A change of everything is made ready
+    /// on a thread that may take its time.
     ///
     /// # Errors
     /// [`ChangeError`].
@@ -269,11 +270,20 @@ impl Control {
         command: Command,
     ) -> Result<u64, ChangeError> {
         let (answer, answered) = oneshot::channel();
-        let access = self.operators.access();
-        access.change_at(revision, command, move |result| {
-            // Whoever waited may be gone.
-            let _ = answer.send(result);
-        });
+        let access = Arc::clone(self.operators.access());
+        let is_large = matches!(command, Command::Replace(_));
+        let change = move || {
+            access.change_at(revision, command, move |result| {
+                // Whoever waited may be gone.
+                let _ = answer.send(result);
+            });
+        };
+        if is_large {
+            // What comes of it is answered.
+            let _ = tokio::task::spawn_blocking(change).await;
+        } else {
+            change();
+        }
         answered.await.unwrap_or(Err(ChangeError::Unknown))
     }
 

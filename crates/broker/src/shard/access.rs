@@ -16,7 +16,7 @@ use super::budget::Budget;
 use super::fronts::Access;
 use super::ready::Place;
 use super::recovery::Damaged;
-use crate::access::{Gate, Owner, Revoked, limits_of_session};
+use crate::access::{Gate, Owner, Revoked, let_go, limits_of_session};
 use crate::peer::{Authentication, Peer};
 
 pub(super) use token_end::TokenEnd;
@@ -136,6 +136,9 @@ impl Shard {
         let before = std::mem::replace(&mut self.hub.access.table, self.hub.access.process.table());
         if self.hub.access.table.retained() != before.retained() {
             self.limit_partitions();
+        }
+        if !self.hub.access.table.shares_memory_with(&before) {
+            let_go(before);
         }
         self.revoking = Some(0);
         self.sweep.begin();

@@ -2,7 +2,9 @@ use std::sync::mpsc;
 
 use courser_access::{Command, Limits, Refusal, Role, RoleName, Room, User, UserName};
 use courser_contract::ShardId;
+use courser_memory::thread_snapshot;
 
+use super::super::import::Import;
 use super::*;
 
 const AT: CheckpointAt = CheckpointAt {
@@ -37,7 +39,7 @@ fn submit_at(
 ) -> (Option<Bytes>, Asked) {
     let (sender, receiver) = mpsc::channel();
     let submitted = Submitted {
-        command,
+        change: Change::One(command),
         only_at,
         answer: Box::new(move |result| sender.send(result).unwrap()),
     };
@@ -52,7 +54,9 @@ fn machine() -> Metadata {
 struct Queue {
     machine: Metadata,
     access: Arc<Access>,
+    sender: mpsc::Sender<(usize, Result<u64, ChangeError>)>,
     settled: mpsc::Receiver<(usize, Result<u64, ChangeError>)>,
+    asked: usize,
 }
 
 impl Queue {
@@ -62,20 +66,34 @@ impl Queue {
         let mut machine = Metadata::new(Arc::clone(&access));
         machine.handle_leader();
         let (sender, settled) = mpsc::channel();
-        let asked = commands.into_iter().enumerate().map(|(number, command)| {
-            let sender = sender.clone();
-            Submitted {
-                command,
-                only_at: None,
-                answer: Box::new(move |result| sender.send((number, result)).unwrap()),
-            }
-        });
-        machine.take(asked.collect());
-        Self {
+        let mut queue = Self {
             machine,
             access,
+            sender,
             settled,
+            asked: 0,
+        };
+        for command in commands {
+            queue.ask(Change::One(command));
         }
+        queue
+    }
+
+    fn ask(&mut self, change: Change) {
+        let (sender, number) = (self.sender.clone(), self.asked);
+        let submitted = Submitted {
+            change,
+            only_at: None,
+            answer: Box::new(move |result| sender.send((number, result)).unwrap()),
+        };
+        self.asked += 1;
+        self.machine.take([submitted].into());
+    }
+
+    /// An import for the table that is committed.
+    fn import(&mut self, table: Table) {
+        let import = Import::new(&self.access.table(), table).unwrap();
+        self.ask(Change::All(Box::new(import)));
     }
 
     /// Which are settled now, in their order.
@@ -141,14 +159,13 @@ fn only_changes_of_the_same_user_wait_behind_a_new_one() {
 fn a_change_of_everything_keeps_its_place() {
     let mut table = Table::default();
     table.apply(&put_user("anna"));
-    let mut queue = Queue::of([
-        put_user("anna"),
-        Command::RemoveUser(user("anna")),
-        Command::Replace(Box::new(table)),
-        Command::PutRole(RoleName::new("reader").unwrap(), Role::default()),
-        put_user("ben"),
-    ]);
-    assert_eq!(queue.settle(), [0, 1], "it has a user of that name");
+    let mut queue = Queue::of([put_user("anna"), Command::RemoveUser(user("anna"))]);
+    assert_eq!(queue.settle(), [0, 1]);
+    queue.import(table);
+    let role = Command::PutRole(RoleName::new("reader").unwrap(), Role::default());
+    queue.ask(Change::One(role));
+    queue.ask(Change::One(put_user("ben")));
+    assert!(queue.settle().is_empty(), "it has a user of that name");
     for shard in [ShardId(0), ShardId(1)] {
         queue.access.note_swept(shard, 2);
     }
@@ -193,7 +210,7 @@ fn i11_a_new_user_waits_for_the_first_walk_of_a_start() {
     }
     machine.handle_leader();
     let submitted = Submitted {
-        command: put_user("anna"),
+        change: Change::One(put_user("anna")),
         only_at: None,
         answer: Box::new(|_| ()),
     };
@@ -321,4 +338,136 @@ fn a_change_made_out_of_an_older_table_is_refused() {
     machine.handle_committed(&first.unwrap()).unwrap();
     let (third, _asked) = submit_at(&mut machine, Some(1), put_user("ben"));
     assert!(third.is_some(), "it knows the first one");
+}
+
+fn table_of(users: u32) -> Table {
+    let role = RoleName::new("device").unwrap();
+    let mut table = Table::default();
+    table.apply(&Command::PutRole(role.clone(), Role::default()));
+    for number in 0..users {
+        let of_device = User {
+            roles: [role.clone()].into(),
+            ..User::default()
+        };
+        let name = user(&format!("device-{number}"));
+        table.apply(&Command::PutUser(name, of_device));
+    }
+    table
+}
+
+/// Blocks of memory that this thread has taken and given back.
+fn blocks() -> u64 {
+    let counted = thread_snapshot();
+    counted.allocated().allocations + counted.freed().allocations
+}
+
+/// What a shard does for an import in all its turns: blocks taken and given back until it is committed, the copies of the shards are gone, and a checkpoint
+/// that was under way is given up.
+fn blocks_of_import(users: u32) -> u64 {
+    let mut queue = Queue::of([]);
+    // What is replaced is as large, and is there twice: proposed and committed.
+    for command in [put_user("gone"), Command::RemoveUser(user("gone"))] {
+        queue.ask(Change::One(command));
+    }
+    assert_eq!(queue.settle(), [0, 1]);
+    queue.access.note_swept(ShardId(0), 2);
+    queue.access.note_swept(ShardId(1), 2);
+    for (number, users) in [(2, users), (3, users / 2)] {
+        let (had, before) = (queue.access.table(), blocks());
+        let mut table = table_of(users);
+        table.apply(&put_user("more"));
+        queue.machine.begin_checkpoint();
+        queue.import(table);
+        let began = blocks();
+        assert!(began - before > u64::from(users), "it was made ready here");
+        assert_eq!(queue.settle(), [number]);
+        queue.machine.cancel_checkpoint();
+        assert!(!queue.access.table().shares_memory_with(&had));
+        let_go(had);
+        if number == 3 {
+            return blocks() - began;
+        }
+        for shard in [ShardId(0), ShardId(1)] {
+            queue.access.note_swept(shard, 3);
+        }
+    }
+    unreachable!("there are two imports")
+}
+
+#[test]
+fn what_a_shard_does_for_an_import_does_not_grow_with_it() {
+    let few = blocks_of_import(10);
+    let many = blocks_of_import(5_000);
+    assert!(
+        many <= few + 16,
+        "{few} blocks for 10 users, {many} for 5,000"
+    );
+    assert!(many < 200, "{many} blocks");
+}
+
+#[test]
+fn m4_an_import_is_the_same_for_those_who_read_its_entry() {
+    let mut leads = machine();
+    leads.handle_leader();
+    let (first, _asked) = submit(&mut leads, put_user("anna"));
+    leads.handle_committed(first.as_ref().unwrap()).unwrap();
+    let import = Import::new(&leads.access.table(), table_of(20)).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let submitted = Submitted {
+        change: Change::All(Box::new(import)),
+        only_at: Some(1),
+        answer: Box::new(move |result| sender.send(result).unwrap()),
+    };
+    let entry = leads.propose(submitted, WallMs(1 << 40)).unwrap();
+    assert_eq!(leads.table.users().len(), 1, "it is not committed");
+    // What is proposed before that is checked against it.
+    let (refused, asked) = submit(&mut leads, Command::RemoveUser(user("anna")));
+    assert!(refused.is_none());
+    assert_eq!(
+        asked.answer(),
+        Some(Err(Refusal::NoUser(user("anna")).into()))
+    );
+    leads.handle_committed(&entry).unwrap();
+    assert_eq!(receiver.recv().unwrap(), Ok(2));
+    let mut follows = machine();
+    follows.handle_committed(&first.unwrap()).unwrap();
+    follows
+        .handle_committed(&Bytes::copy_from_slice(&entry))
+        .unwrap();
+    assert!(follows.table == leads.table && follows.table.users().len() == 20);
+    assert_eq!(follows.table.encode(), leads.table.encode());
+    assert_eq!(follows.table.bytes_held(), leads.table.bytes_held());
+}
+
+#[test]
+fn an_import_that_others_have_come_before_changes_nothing() {
+    let mut machine = machine();
+    machine.handle_leader();
+    let import = Import::new(&machine.access.table(), table_of(20)).unwrap();
+    let (first, _asked) = submit(&mut machine, put_user("anna"));
+    let (sender, receiver) = mpsc::channel();
+    let submitted = Submitted {
+        change: Change::All(Box::new(import)),
+        only_at: None,
+        answer: Box::new(move |result| sender.send(result).unwrap()),
+    };
+    assert_eq!(machine.propose(submitted, WallMs(7)), None);
+    assert_eq!(receiver.recv().unwrap(), Err(ChangeError::Overtaken));
+    machine.handle_committed(&first.unwrap()).unwrap();
+    let names: Vec<&UserName> = machine.table.users().map(|(name, _)| name).collect();
+    assert_eq!(names, [&user("anna")]);
+}
+
+#[test]
+fn an_import_that_is_refused_is_not_made_ready() {
+    let access = Access::alone();
+    let mut bad = table_of(20);
+    bad.apply(&Command::RemoveRole(RoleName::new("device").unwrap()));
+    let (sender, receiver) = mpsc::channel();
+    access.change(Command::Replace(Box::new(bad)), move |result| {
+        sender.send(result).unwrap();
+    });
+    let refusal = Refusal::NoRole(RoleName::new("device").unwrap());
+    assert_eq!(receiver.recv().unwrap(), Err(refusal.into()));
+    assert!(!access.is_asked(), "no shard hears of it");
 }
