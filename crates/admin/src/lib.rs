@@ -38,7 +38,7 @@ use std::time::Instant;
 
 use courser_broker::Control;
 use courser_memory::{Component, Scope};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 pub use crate::serve::BindError;
 use crate::serve::Listeners;
@@ -83,8 +83,6 @@ pub(crate) struct AppState {
     pub(crate) control: Control,
     pub(crate) token: Option<Arc<Token>>,
     pub(crate) started: Instant,
-    /// One password is hashed at a time: 19 MiB and a core are enough for operators.
-    pub(crate) hashing: Arc<Semaphore>,
     pub(crate) reloader: Option<Reloader>,
     pub(crate) commit: Option<&'static str>,
 }
@@ -126,7 +124,6 @@ impl Admin {
             control,
             token: token.map(Arc::new),
             started: Instant::now(),
-            hashing: Arc::new(Semaphore::new(1)),
             reloader: config.reloader.clone(),
             commit: config.commit,
         };

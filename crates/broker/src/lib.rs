@@ -59,8 +59,8 @@ mod sys;
 mod timer;
 
 pub use access::{
-    Access, BootstrapError, ChangeError, LogInError, LoggedIn, TokensError, first_administrator,
-    write_bootstrap,
+    Access, BootstrapError, ChangeError, Credentials, LogInError, LoggedIn, MakeError, TokensError,
+    first_administrator, write_bootstrap,
 };
 pub use backup::{
     BackupError, BackupReport, BackupStage, BackupState, PruneMode, Pruned, prune_backups,

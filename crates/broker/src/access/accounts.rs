@@ -356,6 +356,7 @@ impl Accounts {
                 self.judge_password(front, origin, (claim, matched))
             }
             Found::Token { grant, name } => self.judge_token(front, origin, (grant, name)),
+            Found::New(_) => unreachable!("clients make no passwords"),
         }
     }
 

@@ -2,7 +2,9 @@
 //! key that a token is held against, eight at most, are nothing for a shard. How many are handed over at once is up to the
 //! [throttle](super::throttle).
 //!
-//! An imported hash may take more memory than ours. What all that are compared at once take, and what is kept for the next ones, is counted, and never
+//! A password that an operator sets is hashed here too, in the same order and out of the same memory: there is one at a time ([`Operators`](super::Operators)).
+//!
+//! An imported hash may take more memory than ours. What all that are looked at at once take, and what is kept for the next ones, is counted, and never
 //! more than [`hashing_share`]: the next one waits until it fits.
 
 use std::collections::VecDeque;
@@ -12,7 +14,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use courser_access::{HashMemory, PasswordHash, UserName, dummy_hash};
+use courser_access::scram::ScramKeys;
+use courser_access::{HashError, HashMemory, PasswordHash, SALT_BYTES, UserName, dummy_hash};
 use courser_contract::FrontId;
 use courser_memory::{Component, Scope};
 use courser_token::{Grant, TokenError, Verifier};
@@ -58,6 +61,29 @@ pub(crate) enum Proof {
         /// The name that came with it, if one did.
         name: Option<UserName>,
     },
+    /// No proof yet: what somebody is to prove itself with from now on.
+    New(NewPassword),
+}
+
+/// A password that is to be kept.
+pub(crate) struct NewPassword {
+    pub(crate) password: Zeroizing<Vec<u8>>,
+    pub(crate) salt: [u8; SALT_BYTES],
+    /// Where SCRAM keys are wanted, too.
+    pub(crate) scram_salt: Option<[u8; SALT_BYTES]>,
+}
+
+/// What is kept of a password: its hash, and SCRAM keys where they are wanted.
+pub type Credentials = (PasswordHash, Option<ScramKeys>);
+
+impl NewPassword {
+    fn make(&self, memory: &mut HashMemory) -> Result<Credentials, HashError> {
+        let hash = PasswordHash::new(&self.password, self.salt, memory)?;
+        let keys = self
+            .scram_salt
+            .map(|salt| ScramKeys::new(&self.password, salt));
+        Ok((hash, keys))
+    }
 }
 
 /// Whose password it is said to be.
@@ -91,6 +117,7 @@ pub(crate) enum Found {
         grant: Result<Grant, TokenError>,
         name: Option<UserName>,
     },
+    New(Result<Credentials, HashError>),
 }
 
 /// What a connection that waited for its turn is told.
@@ -209,7 +236,7 @@ impl Pace {
 impl Proof {
     const fn kind(&self) -> Kind {
         match self {
-            Self::Password { .. } => Kind::Password,
+            Self::Password { .. } | Self::New(_) => Kind::Password,
             Self::Token { .. } => Kind::Token,
         }
     }
@@ -218,6 +245,7 @@ impl Proof {
     fn kib(&self) -> usize {
         match self {
             Self::Password { hash, .. } => hash.cost().memory_kib.max(HashMemory::OWN_KIB) as usize,
+            Self::New(_) => HashMemory::OWN_KIB as usize,
             Self::Token { .. } => 0,
         }
     }
@@ -226,7 +254,7 @@ impl Proof {
 impl Queue {
     fn push(&mut self, job: Job) {
         match job.proof {
-            Proof::Password { .. } => self.passwords.push_back(job),
+            Proof::Password { .. } | Proof::New(_) => self.passwords.push_back(job),
             Proof::Token { .. } => self.tokens.push_back(job),
         }
     }
@@ -339,7 +367,9 @@ impl HashPool {
             lock(&self.shared.queue).give_back(HashMemory::default(), kib);
             let hash = match &job.proof {
                 Proof::Password { hash, .. } => hash.clone(),
-                Proof::Token { .. } => panic!("these tests have passwords only"),
+                Proof::Token { .. } | Proof::New(_) => {
+                    panic!("these tests have passwords only")
+                }
             };
             if finish(*job, &mut HashMemory::default(), &self.shared.pace) {
                 return Some(hash);
@@ -510,6 +540,7 @@ fn look(proof: Proof, memory: &mut HashMemory) -> Found {
             grant: verifier.verify(&token, unix_seconds()),
             name,
         },
+        Proof::New(new) => Found::New(new.make(memory)),
     }
 }
 

@@ -52,6 +52,7 @@ pub(crate) use tokens::TokenKeys;
 
 pub(crate) use bootstrap::take as take_bootstrap;
 pub use bootstrap::{BootstrapError, first_administrator, write_bootstrap};
-pub use operators::{LogInError, LoggedIn};
+pub use hashing::Credentials;
+pub use operators::{LogInError, LoggedIn, MakeError};
 pub use shared::{Access, ChangeError};
 pub use tokens::TokensError;

@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use courser_access::{Administration, UserName, dummy_hash};
+use courser_access::{Administration, HashError, SALT_BYTES, UserName, dummy_hash};
 use courser_contract::Tick;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use zeroize::Zeroizing;
 
 use super::Access;
 use super::accounts::Logins;
-use super::hashing::{Asker, Found, Job, Proof};
+use super::hashing::{Asker, Credentials, Found, Job, NewPassword, Proof};
 use super::lanes::Ticket;
 use super::password::Remembered;
 use super::throttle::{Admission, Coming, Kind, LookedAt, Origin, Wake, Why};
@@ -52,6 +52,17 @@ pub struct LoggedIn {
     pub administration: Administration,
     /// Whether its password was compared, and not remembered from a moment ago.
     pub anew: bool,
+}
+
+/// Why a password was not made ready to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MakeError {
+    /// It is none.
+    #[error(transparent)]
+    Hash(#[from] HashError),
+    /// No thread can be had, or the broker stops.
+    #[error("the password could not be hashed: the broker is stopping, or has no thread for it")]
+    Unavailable,
 }
 
 /// What can come of a login, in the order of [`OperatorLogins`].
@@ -124,6 +135,8 @@ struct Inner {
     clock: Clock,
     remembered: Mutex<Remembered>,
     counted: OperatorLogins,
+    /// One new password at a time is on its way to the pool, so that logins wait for one at most.
+    making: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Operators {
@@ -171,6 +184,7 @@ impl Operators {
             clock,
             remembered: Mutex::default(),
             counted: OperatorLogins::default(),
+            making: Arc::new(Semaphore::new(1)),
         }))
     }
 
@@ -212,6 +226,41 @@ impl Operators {
             administration,
             anew,
         })
+    }
+
+    /// What is to be kept of a new password. Hashed in the pool, behind what waits there.
+    pub(crate) async fn make(
+        &self,
+        password: Zeroizing<Vec<u8>>,
+        salt: [u8; SALT_BYTES],
+        scram_salt: Option<[u8; SALT_BYTES]>,
+    ) -> Result<Credentials, MakeError> {
+        let turn = Arc::clone(&self.0.making).acquire_owned().await;
+        let turn = turn.map_err(|_| MakeError::Unavailable)?;
+        let (answer, answered) = oneshot::channel();
+        let tell = move |found| {
+            // Not before it is made, whether or not somebody still waits.
+            drop(turn);
+            if let Found::New(made) = found {
+                // Whoever waited may be gone.
+                let _ = answer.send(made);
+            }
+        };
+        let job = Job {
+            asker: Asker::Operator(Box::new(tell)),
+            origin: Origin::Local,
+            proof: Proof::New(NewPassword {
+                password,
+                salt,
+                scram_salt,
+            }),
+        };
+        if !self.0.logins.pool.submit(job) {
+            return Err(MakeError::Unavailable);
+        }
+        // Without an answer the broker stops.
+        let made = answered.await.map_err(|_| MakeError::Unavailable)?;
+        made.map_err(Into::into)
     }
 
     /// To where the pool has it, in its turn.

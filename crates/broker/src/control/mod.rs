@@ -16,13 +16,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use courser_access::{Command, Table};
+use courser_access::{Command, SALT_BYTES, Table};
 use courser_contract::{FrontId, PartitionId, ShardId};
 use courser_engine::{LostReference, ReferenceSearch};
 use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot;
+use zeroize::Zeroizing;
 
-use crate::access::{ChangeError, LogInError, LoggedIn, Operators};
+use crate::access::{ChangeError, Credentials, LogInError, LoggedIn, MakeError, Operators};
 use crate::backup::{BackupError, BackupState, Backups};
 use crate::classes::Classes;
 use crate::doors::{Certificates, DoorCounters, Doors};
@@ -257,6 +258,20 @@ impl Control {
         password: &[u8],
     ) -> Result<LoggedIn, LogInError> {
         self.operators.log_in(from, name, password).await
+    }
+
+    /// What is to be kept of a new password: its hash, and SCRAM keys where there is a salt for them. Hashed where logins are, out of the same memory, one
+    /// at a time; salts are random and used once.
+    ///
+    /// # Errors
+    /// [`MakeError`].
+    pub async fn hash_password(
+        &self,
+        password: Zeroizing<Vec<u8>>,
+        salt: [u8; SALT_BYTES],
+        scram_salt: Option<[u8; SALT_BYTES]>,
+    ) -> Result<Credentials, MakeError> {
+        self.operators.make(password, salt, scram_salt).await
     }
 
     /// Changes users and roles as [`Access::change_at`](crate::Access::change_at) does; the revision that it made. A change of everything is made ready

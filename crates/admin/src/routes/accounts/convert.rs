@@ -1,14 +1,15 @@
 //! Between the table's users and roles and those of the API.
 
-use courser_access::scram::ScramKeys;
 use courser_access::{
-    Administration, Decision, Domain, DomainName, HashError, HashMemory, PasswordHash, Role,
-    RoleName, Rule, SALT_BYTES, Table, User, UserName, UserState,
+    Administration, Decision, Domain, DomainName, Role, RoleName, Rule, SALT_BYTES, Table, User,
+    UserName, UserState,
 };
+use courser_broker::{Credentials, MakeError};
 use rand::TryRng;
 use rand::rngs::SysRng;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use zeroize::Zeroizing;
 
 use super::bad;
 use crate::AppState;
@@ -215,21 +216,17 @@ fn salt() -> Result<[u8; SALT_BYTES], ApiError> {
     Ok(salt)
 }
 
-/// What is kept of a password: its hash, and SCRAM keys if they are wanted. Hashed on a thread of its own, one at a time.
+/// What is kept of a password: its hash, and SCRAM keys if they are wanted.
 pub(super) async fn credentials(
     app: &AppState,
     password: api::Password,
     scram: bool,
-) -> Result<(PasswordHash, Option<ScramKeys>), ApiError> {
-    let (salt, scram_salt) = (salt()?, salt()?);
-    let turn = app.hashing.acquire().await.map_err(bad)?;
-    let made = tokio::task::spawn_blocking(move || {
-        let hash = PasswordHash::new(password.text().as_bytes(), salt, &mut HashMemory::default())?;
-        let keys = scram.then(|| ScramKeys::new(password.text().as_bytes(), scram_salt));
-        Ok::<_, HashError>((hash, keys))
-    });
-    let made = made.await;
-    drop(turn);
-    made.map_err(|_| ApiError::new(Code::Unavailable, "the password could not be hashed"))?
-        .map_err(bad)
+) -> Result<Credentials, ApiError> {
+    let scram_salt = scram.then(self::salt).transpose()?;
+    let text = Zeroizing::new(password.text().as_bytes().to_vec());
+    let made = app.control.hash_password(text, salt()?, scram_salt).await;
+    made.map_err(|error| match error {
+        MakeError::Hash(_) => bad(error),
+        MakeError::Unavailable => ApiError::new(Code::Unavailable, error.to_string()),
+    })
 }

@@ -72,6 +72,61 @@ fn i9_what_a_dear_hash_took_is_given_back_and_a_small_process_has_one_thread() {
     }
 }
 
+fn new_password() -> Job {
+    job_of(Proof::New(NewPassword {
+        password: Zeroizing::new(b"secret".to_vec()),
+        salt: [7; SALT_BYTES],
+        scram_salt: None,
+    }))
+}
+
+fn job_of(proof: Proof) -> Job {
+    Job {
+        asker: Asker::Operator(Box::new(|_| {})),
+        origin: Origin::Local,
+        proof,
+    }
+}
+
+#[test]
+fn i9_a_new_password_waits_for_memory_as_a_login_does() {
+    let own = HashMemory::OWN_KIB as usize;
+    for first in [job(19), new_password()] {
+        let mut queue = Queue::default();
+        queue.push(first);
+        queue.push(new_password());
+        let taken = queue.pop(2 * own - 1).expect("one fits in any case");
+        assert_eq!((taken.kib, queue.under_way_kib), (own, own));
+        assert!(queue.pop(2 * own - 1).is_none(), "both would be too much");
+        queue.give_back(taken.memory, taken.kib);
+        let second = queue.pop(2 * own - 1).expect("now it fits");
+        assert!(matches!(second.job.proof, Proof::New(_)), "in their order");
+    }
+}
+
+#[test]
+fn a_new_password_is_made_by_the_threads_that_compare() {
+    let pool = HashPool::new(2, 1 << 30);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let tell = move |found| {
+        let Found::New(made) = found else {
+            panic!("it was to be made");
+        };
+        sender
+            .send((made, thread::current().name().map(str::to_owned)))
+            .unwrap();
+    };
+    let submitted = pool.submit(Job {
+        asker: Asker::Operator(Box::new(tell)),
+        ..new_password()
+    });
+    assert!(submitted);
+    let (made, thread) = receiver.recv().unwrap();
+    let (hash, keys) = made.expect("it is short enough");
+    assert!(hash.verify(b"secret", &mut HashMemory::default()) && keys.is_none());
+    assert_eq!(thread.as_deref(), Some("hash"));
+}
+
 #[test]
 fn s2_a_wrong_password_of_an_imported_user_costs_as_much_as_any_other() {
     let imported = "$7$101$AAAAAAAAAAAAAAAA$\
@@ -86,7 +141,7 @@ fn job(mib: u32) -> Job {
     let kib = mib << 10;
     let hash =
         format!("$argon2id$v=19$m={kib},t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAA");
-    let proof = Proof::Password {
+    job_of(Proof::Password {
         password: Zeroizing::new(b"wrong".to_vec()),
         hash: hash.parse().expect("a hash"),
         claim: PasswordClaim {
@@ -95,12 +150,7 @@ fn job(mib: u32) -> Job {
             is_dear: false,
             key: [0; 32],
         },
-    };
-    Job {
-        asker: Asker::Operator(Box::new(|_| {})),
-        origin: Origin::Local,
-        proof,
-    }
+    })
 }
 
 const KIB_MAX: usize = 64 << 10;
