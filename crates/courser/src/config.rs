@@ -8,6 +8,7 @@ use courser_settings::{Errors, Resolved, Shown, Sources, schema};
 use serde_json::{Map, Value, json};
 
 use crate::cli::exit::{Exit, usage};
+use crate::cli::headings;
 use crate::cli::print;
 use crate::cli::settings::{SettingFlags, fault_json};
 use crate::operate::{
@@ -36,7 +37,7 @@ enum Verb {
         #[arg(long)]
         insecure_anonymous: bool,
         /// Form of the output; JSON has key, file, line, column and message of each fault
-        #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
+        #[arg(short, long, value_enum, default_value_t, value_name = "FORM", help_heading = headings::OUTPUT)]
         output: Report,
     },
     /// Print every setting with the value that a server would have; with --server or --context, with the one that this server has
@@ -50,7 +51,7 @@ enum Verb {
         #[arg(long)]
         origin: bool,
         /// How it is printed
-        #[arg(short, long, value_enum, default_value_t = Output::Toml)]
+        #[arg(short, long, value_enum, default_value_t = Output::Toml, help_heading = headings::OUTPUT)]
         output: Output,
     },
     /// Have a running server read its settings again: checked whole, then in force without dropping anybody

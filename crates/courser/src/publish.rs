@@ -13,6 +13,7 @@ use crate::cli::again::Again;
 use crate::cli::connection::{Connection, need_five};
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format;
+use crate::cli::headings;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::letters::PropertyFlag;
 use crate::cli::payload::PayloadFlags;
@@ -72,10 +73,10 @@ pub(crate) struct Publish {
     #[arg(long)]
     no_reconnect: bool,
     /// Say what is done on standard error
-    #[arg(short = 'd', long)]
+    #[arg(short = 'd', long, help_heading = headings::OUTPUT)]
     debug: bool,
     /// Say nothing, not even errors
-    #[arg(long)]
+    #[arg(long, help_heading = headings::OUTPUT)]
     quiet: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
@@ -87,22 +88,22 @@ pub(crate) struct Publish {
 #[group(multiple = false)]
 struct Source {
     /// Message
-    #[arg(short = 'm', long)]
+    #[arg(short = 'm', long, help_heading = headings::PAYLOAD)]
     message: Option<String>,
     /// File that is the message
-    #[arg(short = 'f', long, value_name = "FILE")]
+    #[arg(short = 'f', long, value_name = "FILE", help_heading = headings::PAYLOAD)]
     file: Option<PathBuf>,
     /// Each line of standard input is a message
-    #[arg(short = 'l', long)]
+    #[arg(short = 'l', long, help_heading = headings::PAYLOAD)]
     stdin_line: bool,
     /// All of standard input is one message
-    #[arg(short = 's', long)]
+    #[arg(short = 's', long, help_heading = headings::PAYLOAD)]
     stdin_file: bool,
     /// An empty message
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, help_heading = headings::PAYLOAD)]
     null_message: bool,
     /// A message of so many bytes
-    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes, help_heading = headings::PAYLOAD)]
     payload_size: Option<usize>,
 }
 
@@ -110,22 +111,22 @@ struct Source {
 #[derive(Args, Debug)]
 struct Properties {
     /// Whether the message is text, 1, or bytes, 0 (MQTT 5)
-    #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u8).range(0..=1))]
+    #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u8).range(0..=1), help_heading = headings::PROPERTIES)]
     payload_format_indicator: Option<u8>,
     /// Time after which the message is of no use (MQTT 5); a number alone is seconds
-    #[arg(long, value_name = "DURATION", value_parser = units::whole_seconds::<u32>)]
+    #[arg(long, value_name = "DURATION", value_parser = units::whole_seconds::<u32>, help_heading = headings::PROPERTIES)]
     message_expiry: Option<u32>,
     /// Content type (MQTT 5)
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", help_heading = headings::PROPERTIES)]
     content_type: Option<String>,
     /// Topic for the answer (MQTT 5)
-    #[arg(long, value_name = "TOPIC")]
+    #[arg(long, value_name = "TOPIC", help_heading = headings::PROPERTIES)]
     response_topic: Option<String>,
     /// What the answer carries back (MQTT 5)
-    #[arg(long, value_name = "DATA")]
+    #[arg(long, value_name = "DATA", help_heading = headings::PROPERTIES)]
     correlation_data: Option<String>,
     /// Name and value, as often as wanted (MQTT 5)
-    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, help_heading = headings::PROPERTIES)]
     user_property: Vec<(String, String)>,
 }
 

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use crate::cli::connection::{Connection, need_five};
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::{self, Format, Target};
+use crate::cli::headings;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::payload::PayloadFlags;
 use crate::cli::{self, Reader, topic_and_message, units};
@@ -29,7 +30,7 @@ pub(crate) struct Request {
     #[arg(short = 't', long)]
     topic: Option<String>,
     /// The question
-    #[arg(short = 'm', long)]
+    #[arg(short = 'm', long, help_heading = headings::PAYLOAD)]
     message: Option<String>,
     /// QoS of question and answer
     #[arg(short = 'q', long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]
@@ -44,12 +45,12 @@ pub(crate) struct Request {
     #[arg(short = 'C', long, default_value_t = 1, value_name = "COUNT")]
     count: u64,
     /// How to print an answer, as in courser sub
-    #[arg(short = 'F', long, value_name = "FORMAT")]
+    #[arg(short = 'F', long, value_name = "FORMAT", help_heading = headings::OUTPUT)]
     format: Option<String>,
     #[command(flatten)]
     payload: PayloadFlags,
     /// Say what is done on standard error
-    #[arg(short = 'd', long)]
+    #[arg(short = 'd', long, help_heading = headings::OUTPUT)]
     debug: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]

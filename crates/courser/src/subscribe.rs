@@ -11,6 +11,7 @@ use crate::cli::again::Again;
 use crate::cli::connection::{Connection, need_five};
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::{self, Format, Target};
+use crate::cli::headings;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::letters::PropertyFlag;
 use crate::cli::payload::PayloadFlags;
@@ -35,20 +36,20 @@ pub(crate) struct Subscribe {
     #[arg(short = 'q', long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
     qos: u8,
     /// Print topics too
-    #[arg(short = 'v', long)]
+    #[arg(short = 'v', long, help_heading = headings::OUTPUT)]
     verbose: bool,
     /// How to print a message: %t topic, %p payload, %x payload as hex, %q QoS, %r retained, %l length, %j JSON, %J JSON with
     /// JSON payload, %I time, %U Unix time, %m packet id, %A %C %D %E %F %P %R %S properties of MQTT 5, @X strftime; %10t, %-10t, %010l
     /// widths, %.3t at most three characters
-    #[arg(short = 'F', long, value_name = "FORMAT")]
+    #[arg(short = 'F', long, value_name = "FORMAT", help_heading = headings::OUTPUT)]
     format: Option<String>,
     /// Messages as JSON: time, topic, qos, retain, payload, encoding (utf-8, or base64 of a payload that is no text), properties
-    #[arg(short = 'o', long, value_enum, value_name = "FORM", conflicts_with_all = ["format", "verbose", "no_end_of_line", "payload_format"])]
+    #[arg(short = 'o', long, value_enum, value_name = "FORM", conflicts_with_all = ["format", "verbose", "no_end_of_line", "payload_format"], help_heading = headings::OUTPUT)]
     output: Option<Json>,
     #[command(flatten)]
     payload: PayloadFlags,
     /// No line end after a message
-    #[arg(short = 'N', long)]
+    #[arg(short = 'N', long, help_heading = headings::OUTPUT)]
     no_end_of_line: bool,
     /// End after so many messages
     #[arg(short = 'C', long, value_name = "COUNT")]
@@ -91,10 +92,10 @@ pub(crate) struct Subscribe {
     #[command(flatten)]
     property: PropertyFlag,
     /// Say what is done on standard error
-    #[arg(short = 'd', long)]
+    #[arg(short = 'd', long, help_heading = headings::OUTPUT)]
     debug: bool,
     /// Say nothing, not even errors
-    #[arg(long)]
+    #[arg(long, help_heading = headings::OUTPUT)]
     quiet: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]

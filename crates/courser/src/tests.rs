@@ -293,3 +293,86 @@ fn every_verb_is_run_with_each_of_its_ends() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Flags that many verbs have, by what they stand under. Those of a verb alone stand under none.
+const HEADINGS: [(&str, &[&str]); 5] = [
+    (
+        "Settings",
+        &["config", "set", "in_memory", "mqtt", "shards"],
+    ),
+    (
+        "Connection",
+        &[
+            "server",
+            "token_file",
+            "operator",
+            "operator_password_file",
+            "host",
+            "port",
+            "url",
+            "unix",
+        ],
+    ),
+    ("TLS and WebSocket", &["tls", "cafile", "ws"]),
+    ("Listing", &["sort", "limit", "cursor", "watch"]),
+    ("Output", &["output", "debug"]),
+];
+
+fn headings_of(command: &Command, name: &str, wrong: &mut Vec<String>) {
+    // Its flags say what is kept of a server, which it does not ask.
+    if name == "courser context add" {
+        return;
+    }
+    for flag in command.get_arguments().filter(|it| !it.is_positional()) {
+        let id = flag.get_id().as_str();
+        let mut all = HEADINGS.iter();
+        if let Some((heading, _)) = all.find(|(_, flags)| flags.contains(&id))
+            && flag.get_help_heading() != Some(heading)
+        {
+            wrong.push(format!("{name} --{id}: {:?}", flag.get_help_heading()));
+        }
+    }
+    for part in command.get_subcommands() {
+        headings_of(part, &format!("{name} {}", part.get_name()), wrong);
+    }
+}
+
+/// In one list they stood by turns, for clap orders flags of several groups by their numbers.
+#[test]
+fn helps_have_flags_of_one_kind_together() {
+    let mut all = Courser::command();
+    all.build();
+    let mut wrong = Vec::new();
+    headings_of(&all, "courser", &mut wrong);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_help_begins_with_what_the_verb_has_alone() {
+    let mut all = Courser::command();
+    all.build();
+    let list = all
+        .find_subcommand_mut("client")
+        .and_then(|client| client.find_subcommand_mut("list"))
+        .expect("a verb");
+    let help = list.render_long_help().to_string();
+    let places = ["\nOptions:", "\nConnection:", "\nListing:", "\nOutput:"];
+    let places = places.map(|heading| help.find(heading).expect(heading));
+    assert!(
+        places[0] < *places[1..].iter().min().expect("some"),
+        "{help}"
+    );
+    let of_connection = &help[places[1]..];
+    let end = of_connection[1..]
+        .find("\n\n\n")
+        .unwrap_or(of_connection.len() - 1);
+    for flag in [
+        "--server",
+        "--token-file",
+        "--operator",
+        "--context",
+        "--timeout",
+    ] {
+        assert!(of_connection[..=end].contains(flag), "{flag} in {help}");
+    }
+}

@@ -9,6 +9,7 @@ use courser_client::{ClientError, Options, ProtocolVersion};
 
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::qos;
+use crate::cli::headings;
 use crate::cli::place::Place;
 use crate::cli::units;
 
@@ -111,13 +112,13 @@ impl Broker {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Report {
     /// Form of the result
-    #[arg(short = 'o', long, value_enum, default_value = "table")]
+    #[arg(short = 'o', long, value_enum, default_value = "table", help_heading = headings::OUTPUT)]
     pub(crate) output: Output,
     /// Append the result to a CSV file, with a header if the file is new
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = headings::OUTPUT)]
     pub(crate) csv: Option<std::path::PathBuf>,
     /// No progress
-    #[arg(long)]
+    #[arg(long, help_heading = headings::OUTPUT)]
     pub(crate) quiet: bool,
 }
 

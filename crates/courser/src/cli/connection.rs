@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use clap::{Args, ValueEnum};
 use courser_client::{Options, VersionChoice, Will};
 
+use super::headings;
 use super::place::Place;
 use super::units::whole_seconds;
 
@@ -50,20 +51,21 @@ pub(crate) struct Connection {
         short = 'P',
         long,
         value_name = "PASSWORD",
-        conflicts_with = "password_file"
+        conflicts_with = "password_file",
+        help_heading = headings::CONNECTION
     )]
     pub(crate) pw: Option<String>,
     /// Client id; none: the broker assigns one
-    #[arg(short = 'i', long, value_name = "ID")]
+    #[arg(short = 'i', long, value_name = "ID", help_heading = headings::CONNECTION)]
     pub(crate) id: Option<String>,
     /// Client id that begins so, with the number of this process behind it
-    #[arg(short = 'I', long, value_name = "PREFIX", conflicts_with = "id")]
+    #[arg(short = 'I', long, value_name = "PREFIX", conflicts_with = "id", help_heading = headings::CONNECTION)]
     pub(crate) id_prefix: Option<String>,
     /// Address of this machine to come from
-    #[arg(short = 'A', long, value_name = "ADDRESS", conflicts_with = "unix")]
+    #[arg(short = 'A', long, value_name = "ADDRESS", conflicts_with = "unix", help_heading = headings::CONNECTION)]
     pub(crate) bind: Option<IpAddr>,
     /// Keep-alive, 0: none; a number alone is seconds
-    #[arg(short = 'k', long, default_value = "60", value_name = "DURATION", value_parser = whole_seconds::<u16>)]
+    #[arg(short = 'k', long, default_value = "60", value_name = "DURATION", value_parser = whole_seconds::<u16>, help_heading = headings::CONNECTION)]
     pub(crate) keepalive: u16,
     /// MQTT version
     #[arg(
@@ -71,31 +73,33 @@ pub(crate) struct Connection {
         long,
         value_enum,
         default_value = "auto",
-        value_name = "VERSION"
+        value_name = "VERSION",
+        help_heading = headings::CONNECTION
     )]
     pub(crate) protocol_version: Version,
     /// Keep the session when the connection ends (needs --id)
-    #[arg(short = 'c', long, requires = "id")]
+    #[arg(short = 'c', long, requires = "id", help_heading = headings::CONNECTION)]
     pub(crate) disable_clean_session: bool,
     /// How long the session outlives the connection (MQTT 5); a number alone is seconds
-    #[arg(short = 'x', long, value_name = "DURATION", value_parser = whole_seconds::<u32>)]
+    #[arg(short = 'x', long, value_name = "DURATION", value_parser = whole_seconds::<u32>, help_heading = headings::CONNECTION)]
     pub(crate) session_expiry_interval: Option<u32>,
     /// Topic of the will
-    #[arg(long, value_name = "TOPIC")]
+    #[arg(long, value_name = "TOPIC", help_heading = headings::WILL)]
     pub(crate) will_topic: Option<String>,
     /// Message of the will
     #[arg(
         long,
         value_name = "MESSAGE",
         requires = "will_topic",
-        default_value = ""
+        default_value = "",
+        help_heading = headings::WILL
     )]
     pub(crate) will_payload: String,
     /// QoS of the will
-    #[arg(long, value_name = "QOS", requires = "will_topic", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    #[arg(long, value_name = "QOS", help_heading = headings::WILL, requires = "will_topic", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
     pub(crate) will_qos: u8,
     /// The will becomes the retained message of its topic
-    #[arg(long, requires = "will_topic")]
+    #[arg(long, requires = "will_topic", help_heading = headings::WILL)]
     pub(crate) will_retain: bool,
 }
 

@@ -8,6 +8,8 @@ use clap::Args;
 use courser_client::{ClientMaterial, Layers, MaterialError, NameCheck, Part, Trust};
 use serde::{Deserialize, Serialize};
 
+use super::headings;
+
 /// Where systems keep the authorities that they trust, in one file.
 const SYSTEM_AUTHORITIES: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -26,31 +28,31 @@ const WEB_PATH: &str = "/mqtt";
 #[serde(default)]
 pub(crate) struct Wrapping {
     /// TLS; authorities are those that this system trusts unless --cafile or --capath names others
-    #[arg(long, visible_alias = "tls-use-os-certs")]
+    #[arg(long, visible_alias = "tls-use-os-certs", help_heading = headings::LAYERS)]
     tls: bool,
     /// TLS: PEM file of the authorities that are trusted
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = headings::LAYERS)]
     cafile: Option<PathBuf>,
     /// TLS: folder of such files
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", help_heading = headings::LAYERS)]
     capath: Option<PathBuf>,
     /// TLS: PEM file of the own certificate
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE", requires = "key", help_heading = headings::LAYERS)]
     cert: Option<PathBuf>,
     /// TLS: PEM file of its private key
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = headings::LAYERS)]
     key: Option<PathBuf>,
     /// TLS: whatever name is in the server's certificate, as long as its authority is trusted
-    #[arg(long)]
+    #[arg(long, help_heading = headings::LAYERS)]
     insecure: bool,
     /// TLS: protocol to name in the handshake (ALPN)
-    #[arg(long, value_name = "PROTOCOL")]
+    #[arg(long, value_name = "PROTOCOL", help_heading = headings::LAYERS)]
     tls_alpn: Option<String>,
     /// WebSocket
-    #[arg(long)]
+    #[arg(long, help_heading = headings::LAYERS)]
     ws: bool,
     /// Path of the WebSocket; /mqtt if none is named
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = headings::LAYERS)]
     ws_path: Option<String>,
 }
 

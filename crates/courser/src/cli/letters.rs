@@ -5,13 +5,15 @@ use std::ffi::{OsStr, OsString};
 
 use clap::Args;
 
+use super::headings;
+
 /// For the help alone: the values have become other flags before.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PropertyFlag {
     /// A property as Mosquitto's tools take it, as often as wanted: connect session-expiry-interval; of pub publish
     /// payload-format-indicator, message-expiry-interval, content-type, response-topic, correlation-data and user-property NAME VALUE; of sub
     /// subscribe subscription-identifier
-    #[arg(short = 'D', num_args = 3, value_names = ["COMMAND", "PROPERTY", "VALUE"])]
+    #[arg(short = 'D', num_args = 3, value_names = ["COMMAND", "PROPERTY", "VALUE"], help_heading = headings::PROPERTIES)]
     pub(crate) property: Vec<String>,
 }
 

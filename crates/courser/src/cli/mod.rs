@@ -5,6 +5,7 @@ pub(crate) mod connection;
 pub(crate) mod contexts;
 pub(crate) mod exit;
 pub(crate) mod format;
+pub(crate) mod headings;
 pub(crate) mod interrupt;
 pub(crate) mod layers;
 pub(crate) mod letters;

@@ -11,13 +11,14 @@ use serde_json::Value;
 
 use self::proto::MessageType;
 use super::format::hex;
+use super::headings;
 
 /// The flag of commands that send or print payloads.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct PayloadFlags {
     /// How payloads are written here: text, json, hex, base64, or proto:FILE[:MESSAGE], which is the JSON form of a message type of a .proto file or of
     /// what `protoc --include_imports -o FILE` has written
-    #[arg(long, value_name = "FORMAT", value_parser = PayloadFormat::parse)]
+    #[arg(long, value_name = "FORMAT", value_parser = PayloadFormat::parse, help_heading = headings::PAYLOAD)]
     payload_format: Option<PayloadFormat>,
 }
 

@@ -6,6 +6,7 @@ use clap::Args;
 use courser_client::{Endpoint, Layers};
 
 use super::contexts::{self, SavedBroker, variable};
+use super::headings;
 use super::layers::Wrapping;
 use super::secret;
 use super::url::{self, Url};
@@ -19,28 +20,28 @@ const NAME_HERE: &str = "localhost";
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Place {
     /// Host name or address of the broker; with -h, -p, -L or --unix neither COURSER_URL nor a context counts [default: 127.0.0.1]
-    #[arg(short = 'h', long, value_name = "HOST")]
+    #[arg(short = 'h', long, value_name = "HOST", help_heading = headings::CONNECTION)]
     pub(crate) host: Option<String>,
     /// Port of the broker; none: 1883, with TLS 8883, of WebSocket 8083, with TLS 8084
-    #[arg(short = 'p', long)]
+    #[arg(short = 'p', long, help_heading = headings::CONNECTION)]
     pub(crate) port: Option<u16>,
     /// Everything in one: mqtt://[user[:password]@]host[:port][/topic]; mqtts:// for TLS, ws:// and wss:// for WebSocket; unix:///path for
     /// a Unix socket [variable: COURSER_URL]
-    #[arg(short = 'L', long, value_name = "URL")]
+    #[arg(short = 'L', long, value_name = "URL", help_heading = headings::CONNECTION)]
     url: Option<String>,
     /// Unix socket of a broker on this machine
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port", "url"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port", "url"], help_heading = headings::CONNECTION)]
     unix: Option<PathBuf>,
     /// A broker that `courser context add --mqtt` has named [variable: COURSER_CONTEXT]
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["host", "port", "url", "unix"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["host", "port", "url", "unix"], help_heading = headings::CONNECTION)]
     context: Option<String>,
     #[command(flatten)]
     wrapping: Wrapping,
     /// User name
-    #[arg(short = 'u', long)]
+    #[arg(short = 'u', long, help_heading = headings::CONNECTION)]
     username: Option<String>,
     /// File whose first line is the password; - is standard input
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = headings::CONNECTION)]
     password_file: Option<PathBuf>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::headings;
 use clap::Args;
 use courser_broker::redirect_of;
 use courser_settings::{Errors, Origin, Resolved, SettingError, Sources, help_text, listener_key};
@@ -11,25 +12,25 @@ use serde_json::{Value, json};
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct SettingFlags {
     /// Configuration file (TOML); without it all settings have their defaults
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = headings::SETTINGS)]
     pub(crate) config: Option<PathBuf>,
     /// One setting, as often as wanted; goes before the file. One of a list item: KEY is like listener[NAME].path
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", help_heading = headings::SETTINGS)]
     pub(crate) set: Vec<String>,
     /// Folder of all files that the broker writes
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = headings::SETTINGS)]
     pub(crate) data: Option<String>,
     /// Keep everything in memory and write no file: nothing survives a stop
-    #[arg(long)]
+    #[arg(long, help_heading = headings::SETTINGS)]
     pub(crate) in_memory: bool,
     /// Address and port for MQTT over TCP, as often as wanted [default: 127.0.0.1:1883 and [::1]:1883]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", help_heading = headings::SETTINGS)]
     pub(crate) mqtt: Vec<String>,
     /// Address and port for API, metrics and health over HTTP, as often as wanted [default: 127.0.0.1:18080 and [::1]:18080]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", help_heading = headings::SETTINGS)]
     pub(crate) http: Vec<String>,
     /// Threads that serve connections [default: one for each core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = headings::SETTINGS)]
     pub(crate) shards: Option<String>,
 }
 

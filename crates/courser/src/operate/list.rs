@@ -9,25 +9,26 @@ use serde_json::{Value, json};
 use super::print::{Output, is_terminal, say_on};
 use super::server::{ServerFlags, Stop};
 use crate::cli::exit::{Exit, usage};
+use crate::cli::headings;
 use crate::cli::units::pause;
 
 /// Flags of every listing.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ListFlags {
     /// Only rows whose field fits: FIELD=PATTERN with * for anything, or !=, <, <=, >, >=; as often as wanted
-    #[arg(long, value_name = "CONDITION")]
+    #[arg(long, value_name = "CONDITION", help_heading = headings::LISTING)]
     filter: Vec<String>,
     /// By this field; -FIELD has the largest first
-    #[arg(long, value_name = "FIELD", allow_hyphen_values = true)]
+    #[arg(long, value_name = "FIELD", allow_hyphen_values = true, help_heading = headings::LISTING)]
     sort: Option<String>,
     /// Most rows
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..), help_heading = headings::LISTING)]
     limit: u64,
     /// Behind the last row of an earlier listing
-    #[arg(long, value_name = "CURSOR")]
+    #[arg(long, value_name = "CURSOR", help_heading = headings::LISTING)]
     cursor: Option<String>,
     /// Again and again, with so much time between; a number alone is seconds
-    #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "2s", value_parser = pause)]
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "2s", value_parser = pause, help_heading = headings::LISTING)]
     watch: Option<Duration>,
     #[command(flatten)]
     output: super::print::OutputFlags,

@@ -11,6 +11,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
 use crate::cli::exit::Exit;
+use crate::cli::headings;
 pub(super) use crate::cli::plain::plain;
 use crate::cli::plain::plain_json;
 use crate::cli::{Reader, write};
@@ -31,7 +32,7 @@ pub(crate) enum Output {
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct OutputFlags {
     /// Form of the output; names of fields are those of the API
-    #[arg(short = 'o', long, value_enum, default_value_t, value_name = "FORM")]
+    #[arg(short = 'o', long, value_enum, default_value_t, value_name = "FORM", help_heading = headings::OUTPUT)]
     output: Output,
 }
 

@@ -14,6 +14,7 @@ use courser_broker::with_causes;
 
 use crate::cli::contexts::{self, variable};
 use crate::cli::exit::{Exit, usage};
+use crate::cli::headings;
 use crate::cli::plain::{plain, plain_lines};
 use crate::cli::secret;
 use crate::cli::units::wait;
@@ -22,28 +23,29 @@ use crate::cli::units::wait;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServerFlags {
     /// HOST:PORT, http://HOST:PORT, the path of a socket, or that of a data folder [variable: COURSER_SERVER; default: ./data, else http://127.0.0.1:18080]
-    #[arg(long, value_name = "SERVER", global = true)]
+    #[arg(long, value_name = "SERVER", global = true, help_heading = headings::CONNECTION)]
     server: Option<String>,
     /// File with the token for HTTP [variable: COURSER_TOKEN_FILE]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = headings::CONNECTION)]
     token_file: Option<PathBuf>,
     /// User that asks, as far as its roles have administration [variable: COURSER_OPERATOR]; without it the token or the socket says who asks
     #[arg(
         long,
         value_name = "NAME",
         global = true,
-        conflicts_with = "token_file"
+        conflicts_with = "token_file",
+        help_heading = headings::CONNECTION
     )]
     operator: Option<String>,
     /// File whose first line is the password of that user; - is standard input [variable: COURSER_OPERATOR_PASSWORD_FILE]. Without it
     /// you are asked
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = headings::CONNECTION)]
     operator_password_file: Option<PathBuf>,
     /// A server that `courser context add` has named [variable: COURSER_CONTEXT]
-    #[arg(long, value_name = "NAME", global = true, conflicts_with = "server")]
+    #[arg(long, value_name = "NAME", global = true, conflicts_with = "server", help_heading = headings::CONNECTION)]
     context: Option<String>,
     /// How long an answer may take; a number alone is seconds
-    #[arg(long, value_name = "DURATION", default_value = "35s", global = true, value_parser = wait)]
+    #[arg(long, value_name = "DURATION", default_value = "35s", global = true, value_parser = wait, help_heading = headings::CONNECTION)]
     timeout: Duration,
     /// Made once: nobody is asked for a password twice.
     #[arg(skip)]
