@@ -31,16 +31,20 @@ SUFFIXES = {
     "histogram": {"_bucket", "_count", "_sum", "_created"},
     "info": {"_info"},
 }
+# Words at the end of a name that are a unit, which the family says then.
+UNITS = ("seconds", "bytes", "ratio")
 # A sample for each code that has occurred.
 EMPTY_AT_FIRST = {"courser_mqtt_closes_by_reason"}
 
 
-def scrape(server):
+def scrape(server, path="/metrics", **headers):
     """Families by name. The reader refuses what the standard forbids: order, names, units, escapes, buckets, the end mark."""
-    request = urllib.request.Request(server.http + "/metrics")  # noqa: S310
+    headers["Accept"] = "application/openmetrics-text; version=1.0.0"
+    request = urllib.request.Request(server.http + path, headers=headers)  # noqa: S310
     with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310
         assert answer.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
         text = answer.read().decode()
+    assert text.endswith("\n# EOF\n"), text[-80:]
     families = list(text_string_to_metric_families(text))
     names = [family.name for family in families]
     assert len(names) == len(set(names)), "a family is in one piece"
@@ -51,6 +55,7 @@ def check(family):
     assert family.name.startswith("courser_"), family.name
     assert family.documentation, family.name
     assert not family.unit or family.name.endswith(f"_{family.unit}"), family.name
+    assert family.unit == next((unit for unit in UNITS if family.name.endswith(f"_{unit}")), ""), family.name
     for sample in family.samples:
         assert sample.name.removeprefix(family.name) in SUFFIXES[family.type], sample
         if family.type in ("counter", "histogram"):
@@ -96,6 +101,23 @@ def test_a_strict_reader_takes_it(brokers, tmp_path):
     received = ("courser_messages_received_total", ("protocol", "mqtt"), ("qos", "1"))
     assert later[received] - earlier[received] == 100
     assert not any("somebody" in str(sample) for sample in later), "no client in a label"
+
+
+@pytest.mark.skipif(bool(os.environ.get("COURSER_IN_MEMORY")), reason="without a data folder there is no token")
+def test_a_strict_reader_takes_single_objects(brokers):
+    server = brokers.own(sys_interval=0)
+    client = Raw(server, V5).connect('some"bo\\dy')
+    token = (server.folder / "data" / "admin.token").read_text().strip()
+    for kind in ("clients", "sessions", "listeners"):
+        found = scrape(server, f"/metrics/detailed?family={kind}", Authorization=f"Bearer {token}")
+        assert found, kind
+        for family in found.values():
+            check(family)
+        if kind == "clients":
+            labels = [sample.labels for family in found.values() for sample in family.samples]
+            ids = {named["client_id"] for named in labels if "client_id" in named}
+            assert ids and all(name.startswith('some"bo\\dy') for name in ids), "what is escaped comes back"
+    client.disconnect()
 
 
 # Where samples are, and who may have them.

@@ -41,6 +41,8 @@ enum Of {
     Things,
     Bytes,
     Seconds,
+    /// A part of a whole: 0 to 1.
+    Ratio,
 }
 
 /// One family of numbers.
@@ -159,6 +161,8 @@ impl Of {
             Self::Things => None,
             Self::Bytes => Some(Unit::Bytes),
             Self::Seconds => Some(Unit::Seconds),
+            // The library's own is the plural, which the standard does not have.
+            Self::Ratio => Some(Unit::Other("ratio".to_owned())),
         }
     }
 
@@ -167,6 +171,7 @@ impl Of {
             Self::Things => "",
             Self::Bytes => "_bytes",
             Self::Seconds => "_seconds",
+            Self::Ratio => "_ratio",
         }
     }
 }

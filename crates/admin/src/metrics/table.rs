@@ -191,7 +191,7 @@ metrics! {
         |it| shards(it, |report| report.counters.longest_save_us as f64 / 1e6);
     "shard_cpu", Counter of Seconds ["shard"], "CPU time of a shard's thread",
         |it| shards(it, |report| report.cpu_us as f64 / 1e6);
-    "shard_busy_ratio", Gauge of Things ["shard"], "Part of the time that a shard's thread was busy since it was last asked, a second ago or more: 0 to 1",
+    "shard_busy", Gauge of Ratio ["shard"], "Part of the time that a shard's thread was busy since it was last asked, a second ago or more: 0 to 1",
         |it| shards(it, |report| report.busy);
     "shard_queue_depth", Gauge of Things ["shard"], "Sockets that wait to be looked at",
         |it| shards(it, |report| report.queued_sockets as f64);
