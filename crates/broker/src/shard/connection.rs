@@ -61,6 +61,22 @@ pub(crate) enum Hold {
     Quota,
 }
 
+impl Hold {
+    /// What is left of it when one reason is gone, which may be another one than what it is held for by now.
+    fn without(self, over: Self) -> Self {
+        if self == over { Self::None } else { self }
+    }
+
+    /// How its keep-alive goes on after another reason, for which it stood still. A debt can be longer than any keep-alive, and is the
+    /// broker's own decision not to read: whoever owes is not at fault for what is not heard of it (v5 [MQTT-3.1.2-22]).
+    const fn keep_alive(self) -> Reading {
+        match self {
+            Self::Quota => Reading::Paused,
+            Self::None | Self::Front | Self::Output | Self::Link | Self::Pace => Reading::On,
+        }
+    }
+}
+
 /// A connection of a shard.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -135,13 +151,10 @@ impl Connection {
         matches!(self.life, Life::Open | Life::Lost)
     }
 
-    /// The reason `over` for which it was not read is gone. True when it may be read, false when there is another reason now; then its
-    /// keep-alive, which stood still for the first one, runs again all the same.
+    /// The reason `over` for which it was not read is gone. True when it may be read, false when there is another reason now.
     pub(crate) fn resume(&mut self, now: Now, over: Hold) -> bool {
-        self.front.handle_reading(now, Reading::On);
-        if self.hold == over {
-            self.hold = Hold::None;
-        }
+        self.hold = self.hold.without(over);
+        self.front.handle_reading(now, self.hold.keep_alive());
         self.hold == Hold::None
     }
 
@@ -390,4 +403,21 @@ fn write(stream: &Socket, output: &Output) -> io::Result<usize> {
         smallvec::smallvec![IoSlice::new(first), IoSlice::new(second)];
     all.extend(slices.take(SLICES_MAX - 2).map(IoSlice::new));
     stream.try_write_vectored(&all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It waited for room on a link, and came to owe before its place in the list of those who do was looked at.
+    #[test]
+    fn keep_alive_does_not_run_while_a_client_is_held_for_its_debt() {
+        for over in [Hold::Link, Hold::Pace] {
+            let left = Hold::Quota.without(over);
+            assert_eq!((left, left.keep_alive()), (Hold::Quota, Reading::Paused));
+            let left = over.without(over);
+            assert_eq!((left, left.keep_alive()), (Hold::None, Reading::On));
+        }
+        assert_eq!(Hold::Quota.without(Hold::Quota), Hold::None);
+    }
 }

@@ -9,7 +9,7 @@ use crate::support::accounts::{
     ACCOUNTS, Hello, anna, change, delivered, name, publishes, put_role, put_user, role_name,
     subscribe, user, with_anna,
 };
-use crate::support::{asked, broker_on, counter, text};
+use crate::support::{asked, broker, broker_on, counter, text};
 use courser_access::{Command, Domain, DomainName, Limits, Role, User};
 use courser_broker::{Broker, Ended};
 use courser_settings::Sources;
@@ -207,6 +207,38 @@ fn i9_a_publisher_over_its_rate_is_read_less() {
     let summary = broker.stop().expect("nothing failed");
     let over = counter(&summary, "publishers_over_quota");
     assert!(over >= 20, "{over}");
+}
+
+/// The broker has decided not to read: what the client sends meanwhile, or does not send, is not held against it (v5 [MQTT-3.1.2-22]).
+#[test]
+fn i9_a_client_is_not_cut_by_its_keep_alive_while_it_is_held_for_its_debt() {
+    let broker = broker(1, &[ACCOUNTS, "mqtt.keep_alive_max_seconds=1"], |_| {});
+    let address = broker.addresses()[0];
+    put_role(&broker, "anna", &["allow all #"]);
+    let limits = Limits {
+        bytes_per_second: Some(1_000),
+        ..Limits::default()
+    };
+    limit(&broker, limits, Limits::default());
+    let mut client = anna(address, "owes");
+    let begun = Instant::now();
+    // Four seconds, of which one and a half would end a client of whom nothing is heard.
+    assert_eq!(
+        publishes(&mut client, "a", false, &"x".repeat(5_000)),
+        NOBODY
+    );
+    client.send_raw(&[0xC0, 0]);
+    assert_eq!(client.receive().first, 0xD0, "PINGRESP");
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(3_900), "{took:?}");
+    // It has paid, and counts as heard when it was read: from now on silence is its own.
+    let begun = Instant::now();
+    let last = client.receive();
+    assert_eq!((last.first, last.body[0]), (0xE0, 0x8D), "{last:?}");
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(1_400), "{took:?}");
+    let summary = broker.stop().expect("nothing failed");
+    assert_eq!(counter(&summary, "closed_keep_alive"), 1);
 }
 
 #[test]
