@@ -1,9 +1,11 @@
 //! The client of the API, for commands: one question a connection.
 
+mod dry_run;
 mod server;
 
 use std::fmt::{self, Write as _};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -18,6 +20,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::OnceCell;
 use zeroize::Zeroizing;
 
 pub use server::Server;
@@ -92,6 +95,8 @@ pub struct Client {
     server: Server,
     credentials: Option<Credentials>,
     timeout: Duration,
+    /// What the server says of its routes, once that was asked.
+    routes: Arc<OnceCell<Value>>,
 }
 
 /// Why there is no answer, or no good one.
@@ -121,6 +126,15 @@ pub enum ClientError {
         /// What it says.
         detail: ErrorDetail,
     },
+    /// It would do what it is only to say something of: no such question was sent.
+    #[error(
+        "{server} is older than this command, and would do at once what it is only to tell (--dry-run, or what is asked at a terminal): nothing was \
+         sent; say --yes to do it, or use the courser of that server"
+    )]
+    NoDryRun {
+        /// Who.
+        server: String,
+    },
     /// It says something that is not of this API.
     #[error("{server} answers something else than a courser: {what}")]
     Strange {
@@ -134,11 +148,12 @@ pub enum ClientError {
 impl Client {
     /// Of a server, who asks with these; over a socket it is known without who asks.
     #[must_use]
-    pub const fn new(server: Server, credentials: Option<Credentials>, timeout: Duration) -> Self {
+    pub fn new(server: Server, credentials: Option<Credentials>, timeout: Duration) -> Self {
         Self {
             server,
             credentials,
             timeout,
+            routes: Arc::default(),
         }
     }
 
@@ -230,6 +245,18 @@ impl Client {
     }
 
     async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Bytes, ClientError> {
+        if dry_run::is_asked(&method, path) {
+            self.need_dry_run(&method, path).await?;
+        }
+        self.ask_in_time(method, path, body).await
+    }
+
+    async fn ask_in_time(
         &self,
         method: Method,
         path: &str,

@@ -254,6 +254,7 @@ fn fail(error: &ClientError, credentials: Option<&Credentials>) -> Exit {
     match error {
         // As of MQTT: what answers something else is not there for us.
         ClientError::Connect { .. } | ClientError::Strange { .. } => Exit::CannotConnect,
+        ClientError::NoDryRun { .. } => Exit::Refused,
         ClientError::TimedOut { .. } => Exit::TimedOut,
         ClientError::Refused { status, .. } => match status {
             400 => Exit::Usage,
