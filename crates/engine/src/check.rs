@@ -7,7 +7,8 @@ use courser_contract::WallMs;
 use crate::{
     Partition,
     lead::{Due, Role},
-    session::{Reserved, Session},
+    room::Reserved,
+    session::Session,
     timeouts::ASK_AGAIN_MS,
 };
 
@@ -56,6 +57,7 @@ impl Partition {
                 self.lead.streams.doomed.is_empty(),
                 "what was to end has ended"
             );
+            self.lead.streams.coming.check_idle();
             assert_eq!(self.lead.forwards.reserved, 0, "no forward is reserved");
             assert_eq!(self.lead.registry.reserved, 0, "no session is reserved");
             self.lead.projection.check();

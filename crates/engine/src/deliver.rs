@@ -18,7 +18,8 @@ use crate::{
     look::{self, Looks},
     publish::answer,
     record::{Records, Slot},
-    session::{Live, PACKET_IDS, Reserved, Session},
+    room::Reserved,
+    session::{Live, PACKET_IDS, Session},
     state::{GroupLead, NoSink, RetainedChange, SharedGroup, Sink, State, Stored},
     stream::{Reference, Stream},
 };
@@ -45,7 +46,9 @@ struct Leader<'a, F> {
 
 impl<F: PartitionEffects> Sink for Leader<'_, F> {
     fn stored(&mut self, session: &mut Session, stored: &Stored, target: &Target) {
-        session.lead.reserved.add(-1, -i64::from(stored.bytes));
+        let reserved = &mut session.lead.reserved;
+        let coming = &mut self.lead.streams.coming;
+        coming.arrives(session.uid.0, reserved, stored.bytes);
         if let Some(at) = stored.expires_at {
             note_expiry(
                 self.lead,
@@ -68,6 +71,11 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
             return;
         }
         live.pushed += 1;
+        // It was dropped for newer ones before it was here.
+        let doomed = &self.lead.streams.doomed;
+        if !doomed.is_empty() && doomed.contains(&(session.uid.0, stored.seq)) {
+            return;
+        }
         live.under_way += 1;
         self.lead.targets.receivers.push(DeliverTo {
             front: live.front,
@@ -118,7 +126,7 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
         // not committed yet: then the end that was decided finds nothing.
         let doomed = &mut self.lead.streams.doomed;
         if !doomed.is_empty() && doomed.remove(&(stream, seq)) {
-            reserved.add(1, i64::from(bytes));
+            reserved.ended(bytes);
             // A group may have stopped at it: nobody else says that it goes on. Sessions hear of it by `settled`.
             if ids::owner(stream) == Owner::Group && self.lead.streams.pump.last() != Some(&stream)
             {
@@ -128,7 +136,9 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
     }
 
     fn stored_shared(&mut self, number: u64, group: &mut SharedGroup, stored: &Stored) {
-        group.lead.reserved.add(-1, -i64::from(stored.bytes));
+        let reserved = &mut group.lead.reserved;
+        let coming = &mut self.lead.streams.coming;
+        coming.arrives(number, reserved, stored.bytes);
         if let Some(at) = stored.expires_at {
             note_expiry(self.lead, &mut group.stream, number, stored.seq, at);
         }
@@ -182,7 +192,7 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
     }
 
     fn group_ended(&mut self, number: u64, fronts: usize) {
-        self.lead.forget_doomed(number);
+        self.lead.forget_stream(number);
         self.lead.sharing.fronts -= fronts;
     }
 }

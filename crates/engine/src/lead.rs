@@ -34,7 +34,7 @@ use crate::{
     orphans::Orphans,
     outbox::Inbox,
     retained::Projection,
-    room::{Pace, Passed},
+    room::{Coming, Pace, Passed},
     route::Routed,
     scan::OpenScans,
     session::{Held, OpenRequests, Sizes},
@@ -253,6 +253,8 @@ pub(crate) struct Streams {
     pub(crate) doomed: HashSet<(u64, u64), Hasher>,
     /// What was passed of streams on the way to what may be dropped; forgotten with each entry that is applied, and when what stayed in one may go.
     pub(crate) passed: HashMap<u64, Passed, Hasher>,
+    /// What is proposed for them, where it may be dropped.
+    pub(crate) coming: Coming,
     /// Sessions to which more may be pushed.
     pub(crate) pump: Vec<u64>,
     /// Groups with more to give out than one call may.

@@ -1,6 +1,7 @@
 //! Room in streams and in the retained store: the leader counts what is committed and what it has proposed (M4), and a full
 //! session drops by its policy (M12).
 
+mod coming;
 mod passed;
 
 use courser_contract::{
@@ -13,11 +14,14 @@ use crate::{
     entry::{Fate, Haste, OutcomeFact, Target},
     ids::{self, Owner},
     retained::RetainedLimits,
-    session::Reserved,
+    state::State,
     stream::Stream,
 };
 
-pub(crate) use self::passed::Passed;
+pub(crate) use self::{
+    coming::{Coming, Reserved},
+    passed::Passed,
+};
 
 /// What a partition tells the shard of a publisher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,7 +117,7 @@ impl Partition {
             }
         };
         let waits = |(queue, reserved): (&Stream, Reserved)| {
-            i64::from(queue.live()) + reserved.messages >= i64::from(MemoryRoom::CROWD_MESSAGES)
+            waiting(queue, reserved) >= i64::from(MemoryRoom::CROWD_MESSAGES)
                 || queue.bytes().saturating_add_signed(reserved.bytes) >= MemoryRoom::CROWD_BYTES
         };
         !is_taken || self.queue(stream).is_some_and(waits)
@@ -123,7 +127,7 @@ impl Partition {
     pub(crate) fn is_over(&self, stream: u64) -> bool {
         self.queue(stream).is_some_and(|(queue, reserved)| {
             let most = Most::of(&self.config.limits, self.session_limits(stream));
-            i64::from(queue.live()) + reserved.messages > i64::from(most.messages)
+            waiting(queue, reserved) > i64::from(most.messages)
                 || queue.bytes().saturating_add_signed(reserved.bytes) > most.bytes
         })
     }
@@ -213,41 +217,23 @@ impl Partition {
         }
     }
 
-    #[inline]
-    fn queue_mut(&mut self, stream: u64) -> Option<(Most, &Stream, &mut Reserved)> {
-        let limits = &self.config.limits;
-        match ids::owner(stream) {
-            Owner::Session => {
-                let session = self.state.sessions.get_mut(stream)?;
-                let most = Most::of(limits, session.lead.limits);
-                Some((most, &session.stream, &mut session.lead.reserved))
-            }
-            Owner::Group => {
-                let group = self.state.groups.get_mut(stream)?;
-                let most = Most::of(limits, SessionLimits::NONE);
-                Some((most, &group.stream, &mut group.lead.reserved))
-            }
-        }
-    }
-
-    fn reserve_in(&mut self, stream: u64, messages: i64, bytes: i64) {
-        if let Some((_, _, reserved)) = self.queue_mut(stream) {
-            reserved.add(messages, bytes);
-        }
-    }
-
     /// Reserves room for a message in a stream, if it has any. A stream that is gone has.
     #[inline]
     fn try_reserve(&mut self, stream: u64, bytes: u64) -> bool {
         let unbounded = self.is_planted(PlantedPartition::Unbounded);
-        let Some((most, queue, reserved)) = self.queue_mut(stream) else {
+        let limits = &self.config.limits;
+        let Some((most, queue, reserved)) = queue_mut(limits, &mut self.state, stream) else {
             return true;
         };
         let fill = fill(most, queue, *reserved, bytes);
         if fill == Fill::Full && !unbounded {
             return false;
         }
-        reserved.add(1, bytes.cast_signed());
+        reserved.comes(bytes);
+        let coming = &mut self.lead.streams.coming;
+        if limits.overflow == Overflow::DropOldest || coming.is_noted() {
+            coming.note(stream, bytes);
+        }
         if fill == Fill::High {
             self.note_high(stream);
         }
@@ -291,7 +277,8 @@ impl Partition {
         (fitting.len() < targets.len()).then_some(fitting)
     }
 
-    /// Drops the oldest messages that were never sent until `bytes` fit, if that is the policy. False: they do not.
+    /// Drops the oldest messages that were never sent until `bytes` fit, if that is the policy: first those in the stream, then those on their
+    /// way into it, so that of a burst the last ones remain. False: they do not fit.
     fn make_room(&mut self, stream: u64, bytes: u64, fx: &mut impl PartitionEffects) -> bool {
         match self.config.limits.overflow {
             Overflow::DropNewest | Overflow::RefusePublisher => return false,
@@ -303,10 +290,11 @@ impl Partition {
             return false;
         }
         while self.is_full(stream, bytes) {
-            let Some(seq) = self.oldest_droppable(stream) else {
-                return false;
-            };
-            self.doom(stream, seq, Fate::Dropped);
+            match self.oldest_droppable(stream) {
+                Some(seq) => self.doom(stream, seq, Fate::Dropped),
+                None if self.doom_coming(stream) => {}
+                None => return false,
+            }
             fx.dropped(Dropped::QueueFull, 1);
         }
         true
@@ -371,8 +359,32 @@ impl Partition {
         if !self.lead.streams.doomed.insert((stream, seq)) {
             return;
         }
-        let bytes = i64::from(self.state.records.len_of(reference.slot));
-        self.reserve_in(stream, -1, -bytes);
+        let bytes = self.state.records.len_of(reference.slot);
+        let limits = &self.config.limits;
+        if let Some((_, _, reserved)) = queue_mut(limits, &mut self.state, stream) {
+            reserved.dooms(bytes);
+        }
+        self.write_end(stream, seq, fate);
+    }
+
+    /// Proposes to drop the oldest message that is on its way into a stream: it ends as soon as it is there, and goes to nobody. It was never
+    /// sent, whatever counts as sent after a restart (M30). False: there is none that may be dropped.
+    fn doom_coming(&mut self, stream: u64) -> bool {
+        let limits = &self.config.limits;
+        let Some((_, queue, reserved)) = queue_mut(limits, &mut self.state, stream) else {
+            return false;
+        };
+        let coming = &mut self.lead.streams.coming;
+        let Some(seq) = coming.drop_oldest(stream, queue.next(), reserved) else {
+            return false;
+        };
+        let is_new = self.lead.streams.doomed.insert((stream, seq));
+        debug_assert!(is_new, "what is proposed to end is not dropped again");
+        self.write_end(stream, seq, Fate::Dropped);
+        true
+    }
+
+    fn write_end(&mut self, stream: u64, seq: u64, fate: Fate) {
         let fact = OutcomeFact {
             stream,
             first: seq,
@@ -382,6 +394,33 @@ impl Partition {
         };
         fact.write(&mut self.gather, Haste::Now);
     }
+}
+
+/// A stream with what is reserved in it, and the most that may wait there.
+#[inline]
+fn queue_mut<'a>(
+    limits: &Limits,
+    state: &'a mut State,
+    stream: u64,
+) -> Option<(Most, &'a Stream, &'a mut Reserved)> {
+    match ids::owner(stream) {
+        Owner::Session => {
+            let session = state.sessions.get_mut(stream)?;
+            let most = Most::of(limits, session.lead.limits);
+            Some((most, &session.stream, &mut session.lead.reserved))
+        }
+        Owner::Group => {
+            let group = state.groups.get_mut(stream)?;
+            let most = Most::of(limits, SessionLimits::NONE);
+            Some((most, &group.stream, &mut group.lead.reserved))
+        }
+    }
+}
+
+/// Messages of a stream, with those that come and without those that are to end.
+#[inline]
+fn waiting(queue: &Stream, reserved: Reserved) -> i64 {
+    i64::from(queue.live()) + i64::from(reserved.messages)
 }
 
 /// The most that may wait in one stream.
@@ -409,7 +448,7 @@ impl Most {
 /// wait there.
 #[inline]
 fn fill(most: Most, queue: &Stream, reserved: Reserved, bytes: u64) -> Fill {
-    let messages = i64::from(queue.live()) + reserved.messages;
+    let messages = waiting(queue, reserved);
     let queued = queue.bytes().saturating_add_signed(reserved.bytes);
     let messages_max = i64::from(most.messages);
     if messages < messages_max / 2 && queued + bytes <= most.bytes / 2 {
@@ -429,15 +468,12 @@ mod tests {
 
     #[test]
     fn an_empty_stream_is_low_where_one_message_is_all_that_may_wait() {
-        let filled = |messages, most_bytes, waiting: (i64, i64)| {
+        let filled = |messages, most_bytes, waiting: (i32, i64)| {
             let most = Most {
                 messages,
                 bytes: most_bytes,
             };
-            let reserved = Reserved {
-                messages: waiting.0,
-                bytes: waiting.1,
-            };
+            let reserved = Reserved::of(waiting.0, waiting.1);
             fill(most, &Stream::default(), reserved, 100)
         };
         assert_eq!(filled(1, 1_000, (0, 0)), Fill::Low);

@@ -122,7 +122,7 @@ impl Partition {
         let Some(live) = &session.lead.live else {
             return Some((Asker::Absent, FIND_MAX));
         };
-        let backlog = i64::from(session.stream.live()) + session.lead.reserved.messages;
+        let backlog = i64::from(session.stream.live()) + i64::from(session.lead.reserved.messages);
         let limit = match u32::try_from(i64::from(live.window) - backlog) {
             Ok(room @ 1..) => room,
             Ok(0) | Err(_) => {

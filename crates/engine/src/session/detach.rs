@@ -487,12 +487,13 @@ impl Lead {
             self.registry.attached -= 1;
         }
         self.scans.forget(uid, |_| true);
-        self.forget_doomed(uid.0);
+        self.forget_stream(uid.0);
         self.open_requests.remove(&uid.0);
     }
 
-    /// A stream is gone: nothing of it is to end any more.
-    pub(crate) fn forget_doomed(&mut self, number: u64) {
+    /// A stream is gone: nothing of it is to end any more, and nothing comes to it.
+    pub(crate) fn forget_stream(&mut self, number: u64) {
+        self.streams.coming.forget(number);
         if !self.streams.doomed.is_empty() {
             self.streams.doomed.retain(|(stream, _)| *stream != number);
         }

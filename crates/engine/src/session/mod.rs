@@ -22,7 +22,7 @@ pub(crate) use self::{
     requests::{Held, Name, OpenRequests, Request, Wanted},
     subscriptions::{Sizes, Subscriptions},
 };
-use crate::{Limits, checkpoint::Saved, entry::ScanState, stream::Stream};
+use crate::{Limits, checkpoint::Saved, entry::ScanState, room::Reserved, stream::Stream};
 
 /// Packet ids of a session's own stream: `1 + seq mod 32767` (M30).
 pub(crate) const PACKET_IDS: u64 = 32_767;
@@ -165,20 +165,6 @@ pub(crate) enum Going {
     Detached,
     /// Its own.
     Ended,
-}
-
-/// What is proposed and not yet in a stream, less what is proposed to be ended in it (M4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reserved {
-    pub(crate) messages: i64,
-    pub(crate) bytes: i64,
-}
-
-impl Reserved {
-    pub(crate) const fn add(&mut self, messages: i64, bytes: i64) {
-        self.messages += messages;
-        self.bytes += bytes;
-    }
 }
 
 /// A connection of a session.

@@ -16,7 +16,7 @@ use crate::{
     ids,
     l2::{Entry, FilterChange},
     lost::Unlost,
-    session::Reserved,
+    room::Reserved,
     share::Owing,
     stream::Stream,
 };

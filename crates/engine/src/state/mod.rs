@@ -34,7 +34,8 @@ use crate::{
     outbox::{Inbox, Outboxes},
     record::{Address, Records, Slot},
     retained::{Retained, Usage},
-    session::{Reserved, Session},
+    room::Reserved,
+    session::Session,
     stream::SpareChunks,
 };
 

@@ -4,6 +4,7 @@ mod absent_scans;
 mod aging;
 mod aside;
 mod authors;
+mod bursts;
 mod checkpoints;
 mod cold;
 mod cold_expiry;
