@@ -337,6 +337,22 @@ pub struct LogPlaces {
     pub(crate) places: Places,
     /// Entries of a partition up to this one are never replaced any more.
     pub(crate) settled: BTreeMap<PartitionId, LogIndex>,
+    /// Byte at which the last batch of each segment begins: nothing behind it counts.
+    pub(crate) ends: BTreeMap<SegmentNumber, u64>,
+}
+
+impl LogPlaces {
+    /// Where a batch is known to begin, the last one before a place of its segment; the segment's first, if none is.
+    pub(crate) fn before(&self, place: Place) -> Place {
+        let known = self.places.partitions.values();
+        let known = known.flat_map(|of| of.runs_in(place.segment));
+        let before = known.map(|(_, _, offset)| offset);
+        let before = before.filter(|offset| *offset < place.offset).max();
+        Place {
+            offset: before.unwrap_or(BLOCK_BYTES as u64),
+            ..place
+        }
+    }
 }
 
 /// Places of all partitions.

@@ -1,6 +1,6 @@
 //! Reading entries back, one partition at a time, away from the writer.
 
-use std::{fmt, io};
+use std::{collections::BTreeMap, fmt, io};
 
 use bytes::{Bytes, BytesMut};
 use courser_contract::{LogIndex, PartitionId, Term};
@@ -9,10 +9,12 @@ use zerocopy::FromBytes;
 use crate::{
     disk::{Disk, is_passing},
     error::ReadError,
-    format::{BATCH_BYTES_MAX, KEPT_HEADER_BYTES, KeptHeader, Kind, PieceHeader},
+    format::{
+        BATCH_BYTES_MAX, BLOCK_BYTES, KEPT_HEADER_BYTES, KeptHeader, Kind, PieceHeader, Seen,
+    },
     ids::{Place, SegmentNumber},
     places::{Found, PartitionPlaces, STRETCH_BYTES},
-    scan::{BatchSeen, Check, Frames, RawBatch, RawFrame, Window, batch_at},
+    scan::{BatchSeen, Check, Frames, RawBatch, RawFrame, Stamp, Window, batch_at, header_at},
     summary::forget,
 };
 
@@ -41,6 +43,8 @@ pub struct KeptRecord {
 pub struct EntryReader<D: Disk> {
     partition: PartitionId,
     places: PartitionPlaces,
+    /// Byte at which the last batch of each segment begins.
+    ends: BTreeMap<SegmentNumber, u64>,
     files: Files<D>,
     /// What the batch that was read last has.
     held: Option<Held>,
@@ -49,10 +53,16 @@ pub struct EntryReader<D: Disk> {
 }
 
 impl<D: Disk> EntryReader<D> {
-    pub(crate) const fn new(disk: D, partition: PartitionId, places: PartitionPlaces) -> Self {
+    pub(crate) const fn new(
+        disk: D,
+        partition: PartitionId,
+        places: PartitionPlaces,
+        ends: BTreeMap<SegmentNumber, u64>,
+    ) -> Self {
         Self {
             partition,
             places,
+            ends,
             files: Files::new(disk),
             held: None,
             kept: 0,
@@ -116,17 +126,54 @@ impl<D: Disk> EntryReader<D> {
                 place = held.next;
             }
         }
+        let mut fault = None;
         while place.offset < end_of(from) {
-            let (batch, check) = self.batch(place, index)?;
+            let (batch, check) = match self.files.batch(place) {
+                Ok(read) => read,
+                // It may be in the batch that is damaged, or behind it.
+                Err(found) => {
+                    let next = match found.is_passing() {
+                        true => None,
+                        false => self.behind(place),
+                    };
+                    fault.get_or_insert((place, found));
+                    match next {
+                        Some(next) => place = next,
+                        None => break,
+                    }
+                    continue;
+                }
+            };
             let held = Held::new(place, &batch, check, self.partition);
             place = held.next;
             let found = held.entry(index);
+            let is_passed = fault.is_some() && held.begins_above(index);
             self.held = Some(held);
             if let Some(found) = found {
                 return Ok(found);
             }
+            if is_passed {
+                break;
+            }
         }
-        Err(self.damaged(from, index))
+        Err(match fault {
+            Some((place, fault)) => fault.of(place, self.partition, index),
+            None => self.damaged(from, index),
+        })
+    }
+
+    /// Where the next batch is behind one that is not to be had, if one can be told.
+    fn behind(&mut self, bad: Place) -> Option<Place> {
+        let until = self.ends.get(&bad.segment).copied()?;
+        let known = self.places.runs_in(bad.segment);
+        let known = known.map(|(.., offset)| offset);
+        let before = known.filter(|offset| *offset < bad.offset).max();
+        let first = BLOCK_BYTES as u64;
+        let mut before = [before.unwrap_or(first), first].into_iter();
+        before.find_map(|offset| {
+            let from = Place { offset, ..bad };
+            self.files.behind(from, bad.offset, until).ok()?
+        })
     }
 
     /// Where [`EntryReader::look`] looks for the entry at `index`; none: the log does not have it.
@@ -371,6 +418,52 @@ impl<D: Disk> Files<D> {
             | BatchSeen::BadBody(..)
             | BatchSeen::UnreadableBody(..) => Err(BatchFault::Damaged),
         }
+    }
+
+    /// Where the next batch is behind one that is not to be had: at the first intact header behind `bad` and at or before `until` that may
+    /// follow what lies before. It reads on from a batch at or before `bad`, so that what lies in a batch, and may look like a header, is
+    /// not taken for one. None: there is none, or nothing before it is intact that says what may follow.
+    ///
+    /// A start finds by the same rule what is behind a bad place (M44). It also knows by later segments what an earlier start wrote that was cut: here
+    /// `until` keeps that out, since it lies behind all batches of its segment that count.
+    ///
+    /// An error is passing, see [`is_passing`].
+    pub(crate) fn behind(
+        &mut self,
+        from: Place,
+        bad: u64,
+        until: u64,
+    ) -> Result<Option<Place>, BatchFault> {
+        let window = match self.window(from) {
+            Ok(window) => window,
+            Err(error) if is_passing(&error) => return Err(BatchFault::Disk(error)),
+            Err(_) => return Ok(None),
+        };
+        let mut last: Option<Stamp> = None;
+        let mut place = from;
+        while place.offset <= until {
+            let header = match header_at(window, place.offset) {
+                Ok(None) => break,
+                Ok(Some(Seen::Header(header))) => Some(header),
+                Ok(Some(Seen::Nothing | Seen::Other(_))) => None,
+                Err(error) if is_passing(&error) => return Err(BatchFault::Disk(error)),
+                Err(_) => None,
+            };
+            let follows = header.filter(|header| {
+                header.segment.get() == place.segment.0
+                    && last.is_none_or(|last| last.allows(header))
+            });
+            let Some(header) = follows else {
+                place.offset += BLOCK_BYTES as u64;
+                continue;
+            };
+            if place.offset > bad {
+                return Ok(last.map(|_| place));
+            }
+            last = Some(Stamp::of(&header));
+            place.offset += header.file_bytes();
+        }
+        Ok(None)
     }
 
     fn window(&mut self, place: Place) -> io::Result<&mut Window<D::File>> {

@@ -9,8 +9,8 @@ use zerocopy::FromBytes;
 use crate::{
     disk::{DiskFile, is_passing},
     format::{
-        BATCH_HEADER_BYTES, BatchHeader, FRAME_ALIGN, FRAME_BYTES, Frame, Header, KIND_SHORT_ENTRY,
-        Kind, SHORT_FRAME_BYTES, Seen, ShortFrame, frame_crc, frame_seed,
+        BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, FRAME_ALIGN, FRAME_BYTES, Frame, Header,
+        KIND_SHORT_ENTRY, Kind, SHORT_FRAME_BYTES, Seen, ShortFrame, frame_crc, frame_seed,
     },
 };
 
@@ -196,6 +196,53 @@ pub(crate) fn batch_at<F: DiskFile>(window: &mut Window<F>, offset: u64) -> Batc
         BatchSeen::Whole(RawBatch { header, body })
     } else {
         BatchSeen::BadBody(header, body)
+    }
+}
+
+/// What a block begins with that a batch may begin with; `None` behind the end of the file. Behind a bad place batches are found by this, block
+/// by block.
+pub(crate) fn header_at<F: DiskFile>(
+    window: &mut Window<F>,
+    offset: u64,
+) -> io::Result<Option<Seen<BatchHeader>>> {
+    let left = window.len().saturating_sub(offset);
+    if left == 0 {
+        return Ok(None);
+    }
+    match window.bytes(offset, left.min(BLOCK_BYTES as u64)) {
+        Ok(block) => Ok(Some(BatchHeader::see(&block))),
+        Err(Fault::End) => Ok(Some(Seen::Nothing)),
+        Err(Fault::Unreadable(error)) => Err(error),
+    }
+}
+
+/// Which batch it is, and who wrote it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp {
+    pub(crate) number: u64,
+    pub(crate) start: u32,
+    /// Random word of that start.
+    pub(crate) word: u64,
+}
+
+impl Stamp {
+    pub(crate) const fn of(header: &BatchHeader) -> Self {
+        Self {
+            number: header.number.get(),
+            start: header.start.get(),
+            word: header.word.get(),
+        }
+    }
+
+    /// Whether the same start or a later one has written that: an earlier one can not have, behind this.
+    pub(crate) const fn allows_start_of(&self, header: &BatchHeader) -> bool {
+        let start = header.start.get();
+        start > self.start || start == self.start && header.word.get() == self.word
+    }
+
+    /// Whether that may lie behind it in the log.
+    pub(crate) const fn allows(&self, header: &BatchHeader) -> bool {
+        header.number.get() > self.number && self.allows_start_of(header)
     }
 }
 

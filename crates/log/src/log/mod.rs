@@ -296,7 +296,7 @@ impl<D: Disk> Log<D> {
     #[must_use]
     pub fn reader(&self, partition: PartitionId) -> EntryReader<D> {
         let places = self.places.of(partition).cloned().unwrap_or_default();
-        EntryReader::new(self.disk.clone(), partition, places)
+        EntryReader::new(self.disk.clone(), partition, places, self.ends())
     }
 
     /// Where everything is now, for a reader on another thread. Cost: that of 24 bytes for each partition
@@ -312,7 +312,14 @@ impl<D: Disk> Log<D> {
         LogPlaces {
             places: self.places.clone(),
             settled: settled.collect(),
+            ends: self.ends(),
         }
+    }
+
+    /// Byte at which the last batch of each segment begins.
+    fn ends(&self) -> BTreeMap<SegmentNumber, u64> {
+        let segments = self.segments.iter();
+        segments.map(|(number, it)| (*number, it.last_at)).collect()
     }
 
     /// Panics when an invariant of the module does not hold.

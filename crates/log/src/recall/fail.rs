@@ -54,6 +54,15 @@ pub(super) struct Missed {
     pub(super) is_kept: bool,
 }
 
+/// What is missing where a batch cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// What can only be in that batch. What may be in it is missing when what lies behind it comes.
+    There,
+    /// All that must be in it or behind it: nothing is read on from there.
+    Behind,
+}
+
 /// Doubts a head, which is in no set any more; or loses it.
 pub(super) fn fail(doubts: &mut Doubts, known: &Known, asking: &mut Asking, missed: &Missed) {
     let partition = doubts.partition;
@@ -109,8 +118,8 @@ impl Known {
 }
 
 impl<D: Disk> RecordReader<D> {
-    /// A batch cannot be read: nor can what must be in it or behind it.
-    pub(super) fn fail_at(&mut self, place: Place, fault: &BatchFault) {
+    /// A batch cannot be read: what must be there is missing.
+    pub(super) fn fail_at(&mut self, place: Place, fault: &BatchFault, missing: Missing) {
         let (Some(run), known) = (&self.run, &self.known) else {
             return;
         };
@@ -127,7 +136,11 @@ impl<D: Disk> RecordReader<D> {
                     .next()
                     .filter(|(at, _)| *at == place)
                     .copied();
-                let failed = match run.expected(*partition, asking, places) {
+                let expected = match missing {
+                    Missing::There => None,
+                    Missing::Behind => run.expected(*partition, asking, places),
+                };
+                let failed = match expected {
                     Some((head, at)) => {
                         asking.entries.remove(&head);
                         Missed {
@@ -148,7 +161,9 @@ impl<D: Disk> RecordReader<D> {
                         None => break,
                     },
                 };
-                doubts.error = Some(fault.again().of(place, *partition, failed.head.index));
+                let index = failed.head.index;
+                let why = run.why(*partition, index).filter(|_| !failed.is_kept);
+                doubts.error = why.or_else(|| Some(fault.again().of(place, *partition, index)));
                 fail(&mut doubts, known, asking, &failed);
             }
             doubts.tell(&mut self.error);
@@ -203,7 +218,10 @@ impl<D: Disk> RecordReader<D> {
                 }
                 has_failed = true;
                 asking.entries.remove(&head);
-                doubts.damaged(from, head.index);
+                match run.why(*partition, head.index) {
+                    Some(why) => doubts.error = Some(why),
+                    None => doubts.damaged(from, head.index),
+                }
                 let missed = Missed {
                     head,
                     at: from,

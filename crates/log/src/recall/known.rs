@@ -10,7 +10,7 @@ use super::{
     wants::{Asking, Doubt, Generation, Head, Spot, Standing},
 };
 use crate::{
-    format::BATCH_BYTES_MAX,
+    format::{BATCH_BYTES_MAX, BLOCK_BYTES},
     ids::Place,
     places::{Found, LogPlaces, PartitionPlaces, STRETCH_BYTES},
 };
@@ -103,6 +103,24 @@ impl Known {
 
     pub(super) fn of(&self, partition: PartitionId) -> Option<&PartitionPlaces> {
         self.places.places.of(partition)
+    }
+
+    /// Whether no batch that counts begins there: they have ended before.
+    pub(super) fn is_behind_end(&self, place: Place) -> bool {
+        let end = self.places.ends.get(&place.segment);
+        end.is_some_and(|end| place.offset > *end)
+    }
+
+    /// Where to look for the next batch behind one that cannot be read: from each of these batches before it, in turn; and up to which byte.
+    pub(super) fn around(&self, bad: Place) -> ([Place; 2], u64) {
+        let first = Place {
+            offset: BLOCK_BYTES as u64,
+            ..bad
+        };
+        let end = self.places.ends.get(&bad.segment).copied();
+        let reach = bad.offset + REACH;
+        let until = end.map_or(0, |end| end.min(reach));
+        ([self.places.before(bad), first], until)
     }
 
     fn find(&self, partition: PartitionId, index: LogIndex) -> Option<Found<'_>> {

@@ -39,6 +39,7 @@ use std::{
 use courser_contract::{LogIndex, PartitionId, Question, Recalled};
 
 use self::{
+    fail::Missing,
     hand::Hand,
     index::Indexing,
     known::{Known, Stop, What},
@@ -374,7 +375,7 @@ impl<D: Disk> RecordReader<D> {
     fn read(&mut self, place: Place, now: Duration) {
         // Its memory serves again.
         self.hand = None;
-        let goes_on = self.run.as_ref().is_some_and(|run| run.next() == place);
+        let goes_on = self.run.as_mut().is_some_and(|run| run.goes_on_at(place));
         if !goes_on {
             self.counts.runs += 1;
             self.files.set_ahead(READ_BYTES_MIN);
@@ -390,6 +391,10 @@ impl<D: Disk> RecordReader<D> {
             // It may have been read ahead before it was written.
             self.files.close();
             read = self.files.batch(place);
+        }
+        if self.known.is_behind_end(place) {
+            // Whoever looks for what is missing has come to what an earlier start wrote, or an earlier use of the file.
+            read = Err(BatchFault::Damaged);
         }
         self.cursor = Stop {
             place,
@@ -412,11 +417,50 @@ impl<D: Disk> RecordReader<D> {
                 };
                 self.hold_up(stop, fault.of(place, NOBODY, FIRST), now);
             }
+            Err(fault) => self.read_on(place, fault, now),
+        }
+    }
+
+    /// The batch at a place cannot be read: the run goes on with the next one that is intact. What it has missed is found when something of the
+    /// same partition comes from behind it, or nothing more can.
+    fn read_on(&mut self, place: Place, fault: BatchFault, now: Duration) {
+        let next = match self.behind(place) {
+            Ok(next) => next,
             Err(fault) => {
-                run.advance(0);
-                self.fail_at(place, &fault);
+                let stop = Stop {
+                    place,
+                    what: What::Batch,
+                };
+                return self.hold_up(stop, fault.of(place, NOBODY, FIRST), now);
+            }
+        };
+        let missing = match next {
+            Some(_) => Missing::There,
+            None => Missing::Behind,
+        };
+        let Some(run) = &mut self.run else {
+            return;
+        };
+        match next {
+            Some(next) => run.pass(next, fault.again()),
+            None => run.advance(0),
+        }
+        self.fail_at(place, &fault, missing);
+    }
+
+    /// Where the next batch is behind one that cannot be read.
+    fn behind(&mut self, bad: Place) -> Result<Option<Place>, BatchFault> {
+        let (before, until) = self.known.around(bad);
+        self.aside.set_ahead(READ_BYTES_MAX);
+        self.aside.close();
+        let mut found = Ok(None);
+        for from in before {
+            if bad.offset < until && matches!(found, Ok(None)) {
+                found = self.aside.behind(from, bad.offset, until);
             }
         }
+        self.aside.close();
+        found
     }
 
     /// Reads an entry whose first piece is at a place. The run goes on behind it.

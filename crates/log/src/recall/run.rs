@@ -1,6 +1,7 @@
 //! Batches that are read one behind the other. A place says only where to begin: the entry is in one of the batches from there on.
 //!
-//! Invariant: all batches from `start` to `at` were read, and `seen` has the last entry of each partition in them.
+//! Invariant: all batches from `start` to `at` were read or could not be, and `seen` has the last entry of each partition in those that were. What
+//! was in the others is missed when something behind it comes.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +12,10 @@ use super::{
     wants::{Asking, Head},
 };
 use crate::{
+    error::ReadError,
     ids::{Place, SegmentNumber},
     places::{Found, PartitionPlaces},
+    read::BatchFault,
 };
 
 /// Bytes of a first read: little is lost when nothing near is wanted.
@@ -29,6 +32,8 @@ pub(super) struct Run {
     next: u64,
     seen: BTreeMap<PartitionId, LogIndex>,
     pub(super) read_bytes: u64,
+    /// The last batch that could not be read, and why.
+    fault: Option<(Place, BatchFault)>,
 }
 
 impl Run {
@@ -40,6 +45,7 @@ impl Run {
             next: from.offset,
             seen: BTreeMap::new(),
             read_bytes: READ_BYTES_MIN,
+            fault: None,
         }
     }
 
@@ -51,10 +57,34 @@ impl Run {
         }
     }
 
+    /// Whether it goes on at a place: behind the last batch, or among those that it passes by since they cannot be read.
+    pub(super) fn goes_on_at(&mut self, place: Place) -> bool {
+        let is_ahead = place.offset == self.next
+            || self.fault.is_some() && (self.at + 1..self.next).contains(&place.offset);
+        let goes_on = place.segment == self.segment && is_ahead;
+        if goes_on {
+            self.next = place.offset;
+        }
+        goes_on
+    }
+
     /// The batch at `next` was read, and takes so many bytes; 0: it could not be.
     pub(super) const fn advance(&mut self, bytes: u64) {
         self.at = self.next;
         self.next += bytes;
+    }
+
+    /// The batch at `next` could not be read; the next one that is intact is there.
+    pub(super) fn pass(&mut self, next: Place, fault: BatchFault) {
+        self.fault = Some((self.next(), fault));
+        self.at = self.next;
+        self.next = next.offset;
+    }
+
+    /// Why an entry that must have been in the run is missing, if a batch of it could not be read.
+    pub(super) fn why(&self, partition: PartitionId, index: LogIndex) -> Option<ReadError> {
+        let (place, fault) = self.fault.as_ref()?;
+        Some(fault.again().of(*place, partition, index))
     }
 
     /// Entries of a partition up to the last in hand were read.

@@ -10,9 +10,9 @@ use crate::{
     config::Planted,
     disk::DiskFile,
     error::OpenError,
-    format::{BatchHeader, Header, Seen},
+    format::{BatchHeader, Seen},
     ids::{BatchNumber, Place, SegmentNumber},
-    scan::{BatchSeen, Check, Fault, Frames},
+    scan::{BatchSeen, Check, Frames, header_at},
 };
 
 /// How a bad place is left.
@@ -253,16 +253,13 @@ impl<F: DiskFile> Chain<F> {
         let Some(found) = self.files.get_mut(&place.segment) else {
             return Ok(None);
         };
-        let left = found.window.len().saturating_sub(place.offset);
-        if left == 0 {
-            return Ok(None);
+        match header_at(&mut found.window, place.offset) {
+            Ok(seen) => Ok(seen),
+            Err(error) => {
+                self.cannot_see(place, error)?;
+                Ok(Some(Seen::Nothing))
+            }
         }
-        match found.window.bytes(place.offset, left.min(BLOCK)) {
-            Ok(block) => return Ok(Some(BatchHeader::see(&block))),
-            Err(Fault::End) => {}
-            Err(Fault::Unreadable(error)) => self.cannot_see(place, error)?,
-        }
-        Ok(Some(Seen::Nothing))
     }
 
     /// Where it goes on if nothing is bad at the end of a segment, behind which this is the first batch.
@@ -476,7 +473,7 @@ impl<F: DiskFile> Chain<F> {
         // Who goes through the segment is not done before it: the cleaner would take what is left of it for moved.
         let segment = self.picture.segments.entry(place.segment).or_default();
         segment.last = segment.last.max(BatchNumber(header.number.get()));
-        segment.last_crc = header.crc.get();
+        (segment.last_at, segment.last_crc) = (place.offset, header.crc.get());
         let all = u64::from(header.records.get());
         Ok((salvaged, all.saturating_sub(salvaged)))
     }

@@ -18,7 +18,7 @@ use crate::{
     format::{BLOCK_BYTES, BatchHeader},
     ids::{BatchNumber, Place, SegmentNumber, StartId},
     record::SegmentEnd,
-    scan::{BatchSeen, Check, Frames, RawBatch, batch_at},
+    scan::{BatchSeen, Check, Frames, RawBatch, Stamp, batch_at},
 };
 
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -57,6 +57,16 @@ pub(super) struct Link {
     pub(super) is_full_head: bool,
     pub(super) start: u32,
     pub(super) word: u64,
+}
+
+impl Link {
+    const fn stamp(&self) -> Stamp {
+        Stamp {
+            number: self.number.0,
+            start: self.start,
+            word: self.word,
+        }
+    }
 }
 
 /// A batch in the file.
@@ -194,10 +204,9 @@ impl<F: DiskFile> Chain<F> {
             return Ok(false);
         }
         if let Some(last) = &self.last {
-            let start = header.start.get();
-            let same = start == last.start && header.word.get() == last.word;
-            let later = start > last.start || same || self.config.has(Planted::ReadVoid);
-            if !later || header.number.get() <= last.number.0 {
+            let stamp = last.stamp();
+            let later = stamp.allows_start_of(header) || self.config.has(Planted::ReadVoid);
+            if !later || header.number.get() <= stamp.number {
                 return Ok(false);
             }
         }

@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 
 use self::world::World;
 use crate::support::seeds;
+use courser_contract::{LogIndex, PartitionId};
 use courser_log::{Record, testing::Call};
 
 const SEGMENT: u64 = 64 << 10;
@@ -148,26 +149,114 @@ fn m44_a_damaged_entry_is_lost_and_the_others_come() {
     assert!(error.to_string().contains("damaged"), "{error}");
 }
 
+/// What is lost, as partition and index.
+fn lost_entries(world: &World) -> Vec<(u16, u64)> {
+    let lost = world.lost.iter();
+    let mut lost: Vec<(u16, u64)> = lost.map(|(of, need)| (*of, need.index.0)).collect();
+    lost.sort_unstable();
+    lost.dedup();
+    lost
+}
+
 #[test]
-fn m44_behind_a_header_that_is_gone_a_stretch_is_lost_and_others_go_on() {
+fn m44_behind_a_header_that_is_gone_the_next_batches_are_read() {
+    for damage in [
+        |world: &World, name: &str, at| world.disk.rot(name, at + 9, 1),
+        |world: &World, name: &str, at| world.disk.make_unreadable(name, at, at),
+    ] {
+        let mut world = ten_batches();
+        let (name, at) = batch_at(&world, 3);
+        damage(&world, &name, at);
+        all_of(&mut world);
+        assert_eq!(lost_entries(&world), [(1, 4), (2, 4)]);
+        assert_eq!((world.lost.len(), world.got.values().sum()), (6, 54));
+        let error = world.reader.take_error().expect("it says why");
+        assert!(error.to_string().contains(&format!("byte {at}")), "{error}");
+    }
+}
+
+#[test]
+fn m44_a_reader_of_entries_goes_on_behind_a_header_that_is_gone() {
     let mut world = ten_batches();
     let (name, at) = batch_at(&world, 3);
     world.disk.rot(&name, at + 9, 1);
-    let later = [world.entry(3, &[(0, 100)])];
-    world.write(&later);
+    let mut reader = world.log.reader(PartitionId(2));
+    for index in (1..=10).rev().chain(1..=10) {
+        let read = reader.read(LogIndex(index));
+        let error = read.err().map(|error| error.to_string());
+        let is_named = error
+            .as_ref()
+            .map(|error| error.contains(&format!("byte {at}")));
+        assert_eq!(is_named, (index == 4).then_some(true), "{index}: {error:?}");
+    }
+}
+
+/// Other partitions begin in the second and the third: they are places of their own, one with the first piece of an entry.
+#[test]
+fn m44_batches_without_headers_in_a_row_are_passed() {
+    let mut world = World::new(5, SEGMENT);
+    let records = [(0, 100), (1, 100), (2, 100)];
+    for nth in 0..10 {
+        let mut entries = vec![world.entry(1, &records), world.entry(2, &records)];
+        if nth == 4 {
+            entries.push(world.entry(3, &[(0, 100)]));
+        }
+        world.write(&entries);
+        if nth == 3 {
+            let large = world.entry(4, &[(0, 14_000), (0, 14_000)]);
+            world.write(&[large]);
+        }
+    }
+    let (name, first) = batch_at(&world, 3);
+    let (_, end) = batch_at(&world, 4);
+    for at in (first..end).step_by(4096) {
+        world.disk.rot(&name, at + 9, 1);
+    }
     world.ask(3, &[(0, 1)], 1 << 20);
+    world.ask(4, &[(0, 2)], 1 << 20);
     all_of(&mut world);
-    assert_eq!(
-        world.got[&(3, 0)],
-        1,
-        "another partition has a place of its own"
-    );
-    assert_eq!(
-        world.got.values().sum::<u64>(),
-        19,
-        "three batches, and that"
-    );
-    assert_eq!(world.lost.len(), 42);
+    let lost = lost_entries(&world);
+    assert_eq!(lost[..4], [(1, 4), (1, 5), (2, 4), (2, 5)], "{lost:?}");
+    assert_eq!(lost[4..], [(3, 1), (4, 1)], "{lost:?}");
+    assert_eq!(world.got.values().sum::<u64>(), 48);
+}
+
+#[test]
+fn m44_what_was_in_the_last_batch_of_a_segment_is_lost_with_its_header() {
+    let mut world = ten_batches();
+    let (name, at) = batch_at(&world, 9);
+    world.disk.rot(&name, at + 9, 1);
+    all_of(&mut world);
+    assert_eq!(lost_entries(&world), [(1, 10), (2, 10)]);
+    assert_eq!(world.got.values().sum::<u64>(), 54);
+}
+
+/// A start has cut it, and written less than was there.
+#[test]
+fn m44_a_batch_that_was_cut_is_not_taken_for_the_next_one() {
+    let mut world = ten_batches();
+    let (name, at) = batch_at(&world, 9);
+    let mut before = World::new(5, SEGMENT);
+    for nth in 0..10 {
+        let records = [(0, 100), (1, 100), (2, 100)];
+        if nth == 9 {
+            let others = [before.entry(3, &records), before.entry(4, &records)];
+            before.write(&others);
+        }
+        let entries = [before.entry(1, &records), before.entry(2, &records)];
+        before.write(&entries);
+    }
+    let (_, cut) = batch_at(&before, 10);
+    assert_eq!(cut, at + 4096, "it lies right behind");
+    let bytes = before.disk.bytes(&name).expect("it is there");
+    let mut now = world.disk.bytes(&name).expect("it is there");
+    let cut = cut as usize..cut as usize + 4096;
+    now[cut.clone()].copy_from_slice(&bytes[cut]);
+    world.disk.replace(&name, now);
+    world.disk.rot(&name, at + 9, 1);
+    all_of(&mut world);
+    assert_eq!(lost_entries(&world), [(1, 10), (2, 10)]);
+    assert_eq!(world.got.values().sum::<u64>(), 54);
 }
 
 #[test]
