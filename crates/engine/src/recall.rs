@@ -345,10 +345,34 @@ impl Partition {
         if !is_tried(records, next.slot) {
             return records.wait(next.slot, number);
         }
-        let ahead = stream.iter_from(live.pushed);
-        for (_, reference) in ahead.take(TRIED_MAX) {
-            if is_tried(records, reference.slot) {
-                records.try_again(reference.slot);
+        let ahead = stream.iter_from(live.pushed).take(TRIED_MAX);
+        let slots = ahead.map(|(_, reference)| reference.slot);
+        let tried: Vec<Slot> = slots.filter(|slot| is_tried(records, *slot)).collect();
+        self.try_again(&tried, number);
+    }
+
+    /// A stream tries records again that could not be read back. Others that have stopped at them ask for them now, each for itself: the one
+    /// that tries asks when it comes to them, and may end before.
+    fn try_again(&mut self, slots: &[Slot], by: u64) {
+        for &slot in slots {
+            if self.state.records.unread(slot).is_none() {
+                continue;
+            }
+            self.state.records.try_again(slot);
+            let stopped = self.state.records.who_waits(slot).iter();
+            let others: Vec<u64> = stopped.copied().filter(|it| *it != by).collect();
+            for number in others {
+                match ids::owner(number) {
+                    Owner::Session => self.look_ahead(number),
+                    Owner::Group => {
+                        self.look_ahead_of_group(number);
+                        // It may have something to give out that lies behind.
+                        let later = &mut self.lead.streams.later;
+                        if !later.contains(&number) {
+                            later.push(number);
+                        }
+                    }
+                }
             }
         }
     }

@@ -164,10 +164,18 @@ impl Partition {
         let State {
             groups, records, ..
         } = &mut self.state;
-        let Some(shared) = groups.get(number) else {
+        let Some(shared) = groups.get_mut(number) else {
             return;
         };
-        let SharedGroup { stream, lead, .. } = &**shared;
+        let SharedGroup {
+            group,
+            stream,
+            lead,
+            ..
+        } = &mut **shared;
+        let doomed = &self.lead.streams.doomed;
+        let messages = (&*group, &*stream, &*records);
+        let end = Seq(end_of_group(number, messages, &mut lead.unlost, doomed));
         let Some(dispatch) = &lead.dispatch else {
             return;
         };
@@ -181,41 +189,38 @@ impl Partition {
             (lost_at <= lost_before?).then_some(slot)
         };
         let next = dispatch.next_up(Seq(stream.next()), |seq| stream.next_live(seq));
-        let Some((seq, up)) = next else {
-            return;
-        };
-        if tried(records, seq).is_none() {
+        // What is next may have come back from a member, and lie behind the record at which the group stops.
+        let stops = [next.map(|(seq, _)| seq), Some(end)];
+        let stops = stops.into_iter().flatten();
+        if !stops.clone().any(|seq| tried(records, seq).is_some()) {
             // Another stream may try it.
-            if let Some((slot, _)) = unread(records, seq) {
-                records.wait(slot, number);
+            for seq in stops {
+                if let Some((slot, _)) = unread(records, seq) {
+                    records.wait(slot, number);
+                }
             }
             return;
         }
+        let up = next.map_or(Up::New, |(_, up)| up);
         let new = stream.iter_from(dispatch.cursor().0);
         let new = new.map(|(seq, _)| Seq(seq));
-        for seq in dispatch.next_with(up).chain(new).take(TRIED_MAX) {
-            if let Some(slot) = tried(records, seq) {
-                records.try_again(slot);
-            }
-        }
+        let ahead = stops.chain(dispatch.next_with(up).chain(new).take(TRIED_MAX));
+        let tried: Vec<Slot> = ahead.filter_map(|seq| tried(records, seq)).collect();
+        self.try_again(&tried, number);
     }
 
     /// The same of what a member is owed that has come.
     #[cold]
     pub(crate) fn try_owed_again(&mut self, number: u64, member: HomeRef) {
-        let State {
-            groups, records, ..
-        } = &mut self.state;
-        let Some(SharedGroup { group, stream, .. }) = groups.get(number).map(|it| &**it) else {
+        let Some(shared) = self.state.groups.get(number) else {
             return;
         };
-        for (seq, owed) in group.owed_to(member) {
-            if owed.stage == Stage::Assigned
-                && let Some(reference) = stream.get(seq.0)
-            {
-                records.try_again(reference.slot);
-            }
-        }
+        let SharedGroup { group, stream, .. } = &**shared;
+        let owed = group.owed_to(member);
+        let assigned = owed.filter(|(_, owed)| owed.stage == Stage::Assigned);
+        let slots = assigned.filter_map(|(seq, _)| Some(stream.get(seq.0)?.slot));
+        let tried: Vec<Slot> = slots.collect();
+        self.try_again(&tried, number);
     }
 
     pub(super) fn check_recalls_of_groups(&self) {

@@ -322,7 +322,7 @@ impl Records {
         self.cold.unread.get(&slot.0).copied()
     }
 
-    /// A record that could not be read back is cold again: it may be read by now.
+    /// A record that could not be read back is cold again: it may be read by now. Whoever had stopped there waits for it, and nobody has asked.
     pub(crate) fn try_again(&mut self, slot: Slot) {
         if self.cold.unread.remove(&slot.0).is_some() {
             let row = self.rows.get(slot.0);
@@ -332,6 +332,12 @@ impl Records {
             self.losses += 1;
             self.cold.records += 1;
         }
+    }
+
+    /// Streams that have stopped at a record.
+    pub(crate) fn who_waits(&self, slot: Slot) -> &[u64] {
+        let streams = self.cold.waiting.get(&slot.0);
+        streams.map_or(&[], Vec::as_slice)
     }
 
     /// A stream has stopped at a cold record.

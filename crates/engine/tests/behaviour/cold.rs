@@ -317,6 +317,39 @@ fn m44_what_another_connection_has_read_again_goes_to_all_who_stopped_there() {
     assert_eq!(world.got(stays), numbers(2..4));
 }
 
+/// A connection tries what lies far ahead of it as well, and asks for it when it comes to it: it leaves before.
+#[test]
+fn m44_who_stopped_at_a_record_asks_for_it_when_another_connection_tries_it_again() {
+    let mut world = World::with_hot(Limits::default(), 0);
+    let stays = away(&mut world, "stays", "t");
+    let comes = away(&mut world, "comes", "t");
+    for payload in numbers(0..COUNT) {
+        world.send("t", &payload, QoS::AtLeastOnce);
+        world.settle();
+    }
+    world.damaged = true;
+    world.damage(DURABLE, b"t30");
+    world.attach(stays, Options::durable());
+    world.settle();
+    assert_eq!(world.got(stays), numbers(0..30));
+    world.damage(DURABLE, b"t2");
+    world.attach(comes, Options::durable());
+    world.settle();
+    assert_eq!(world.got(comes), numbers(0..2));
+    world.mend(DURABLE);
+    world.detach(comes, DetachCause::Lost);
+    world.recalling = Recalling::Held;
+    let one_by_one = Options {
+        receive_maximum: 1,
+        ..Options::durable()
+    };
+    world.attach(comes, one_by_one);
+    world.detach(comes, DetachCause::Lost);
+    world.recalling = Recalling::AtOnce;
+    world.settle();
+    assert_eq!(world.got(stays), numbers(30..COUNT));
+}
+
 /// What is lost far behind the first loss is tried when the connection comes to it: it takes no look at all that waits when it begins.
 #[test]
 fn i10_a_connection_tries_what_could_not_be_read_when_it_comes_to_it() {

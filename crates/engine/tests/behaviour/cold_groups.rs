@@ -505,6 +505,34 @@ fn m44_a_member_that_comes_tries_what_could_not_be_read() {
     }
 }
 
+/// A session tries what lies far ahead of it as well, and asks for it when it comes to it: it leaves before.
+#[test]
+fn m44_a_group_that_stopped_at_a_record_asks_for_it_when_a_session_tries_it_again() {
+    let mut world = World::with_hot(Limits::default(), 0);
+    let stays = members(&mut world, 1, QoS::AtLeastOnce)[0];
+    let comes = away(&mut world, "comes", "t/#");
+    for number in 0..COUNT {
+        publish(&mut world, number..number + 1, QoS::AtLeastOnce);
+    }
+    world.damaged = true;
+    world.damage(DURABLE, b"t/030");
+    world.attach(stays, window(10));
+    world.settle();
+    assert_eq!(world.got(stays), numbers(0..30));
+    world.damage(DURABLE, b"t/22");
+    world.attach(comes, window(10));
+    world.settle();
+    assert_eq!(world.got(comes), numbers(0..2));
+    world.mend(DURABLE);
+    world.detach(comes, DetachCause::Lost);
+    world.recalling = Recalling::Held;
+    world.attach(comes, window(1));
+    world.detach(comes, DetachCause::Lost);
+    world.recalling = Recalling::AtOnce;
+    world.settle();
+    assert_eq!(world.got(stays), numbers(30..COUNT));
+}
+
 #[test]
 fn m44_what_is_owed_is_tried_again_when_its_member_comes() {
     let mut world = World::with_hot(Limits::default(), 0);
