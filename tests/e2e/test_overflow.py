@@ -7,12 +7,14 @@ from clients.base import Subscription
 pytestmark = pytest.mark.courser
 
 ROOM, SENT = 10, 25
+# More than one batch of the log, and many times the room.
+BURST = 400
 
 
-def absent_with(mqtt, topic):
+def absent_with(mqtt, wanted):
     """A session that is away and has subscribed."""
     client, _ = mqtt.resume("absent")
-    assert client.subscribe([Subscription(topic, 1)]) == [1]
+    assert client.subscribe([Subscription(wanted, 1)]) == [1]
     client.disconnect()
 
 
@@ -22,11 +24,11 @@ def broker_with(mqtt, brokers, overflow):
     return make(queue_messages=ROOM, overflow=overflow)
 
 
-def what_waits(mqtt, topic):
-    """The numbers that the session gets when it comes back, before what is published then."""
+def what_waits(mqtt, topic, wanted=None):
+    """The numbers that the session gets when it comes back, before what is published then. `wanted`: its filter, where it is not the topic."""
     client, connack = mqtt.resume("absent")
     assert connack.session_may_be(True)
-    mqtt.has_connected(client, Subscription(topic, 1))
+    mqtt.has_connected(client, Subscription(wanted or topic, 1))
     publisher = mqtt.connect("later")
     numbers = [int(message.payload) for message in client.messages(ROOM)]
     # There is room when the broker has the acknowledgements.
@@ -47,6 +49,19 @@ def test_dropped(mqtt, brokers, overflow, kept):
     codes = [publisher.publish(topic, b"%d" % number, 1) for number in range(SENT)]
     assert set(codes) == {0}
     assert what_waits(mqtt, topic) == list(kept)
+
+
+@pytest.mark.restart
+@pytest.mark.parametrize("share", ["", "$share/g/"], ids=["session", "group"])
+def test_burst(mqtt, brokers, share):
+    """Messages that come faster than they are stored: all are acknowledged, and the last ones are there, as if they had come one by one."""
+    mqtt.broker = broker_with(mqtt, brokers, "drop_oldest")
+    topic = mqtt.topic()
+    absent_with(mqtt, share + topic)
+    publisher = mqtt.connect("pub")
+    codes = publisher.publish_many([(topic, b"%d" % number) for number in range(BURST)], 1)
+    assert set(codes) == {0}
+    assert what_waits(mqtt, topic, share + topic) == list(range(BURST - ROOM, BURST))
 
 
 @pytest.mark.restart
