@@ -73,6 +73,23 @@ fn m44_a_retained_message_that_is_missed_until_an_operator_comes_is_no_accepted_
     assert!(outcome.counts.missed > 0, "it happens in this world");
 }
 
+/// What lies behind a damaged batch was told as lost until the next start; and who stopped at a record stood there for ever when another connection tried it
+/// again and left (22049).
+#[test]
+fn m44_beside_much_rot_nothing_whole_is_lost_and_nobody_stands_still() {
+    for seed in [20_380, 20_619, 20_698, 22_049] {
+        let mut plan = Worlds::Cold.plan(seed);
+        let disk = plan.disk.as_mut().expect("cold worlds have a disk");
+        disk.rots = 8;
+        let outcome = run_plan(plan);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        assert!(
+            outcome.counts.rotted > 0,
+            "it happens in the world of {seed}"
+        );
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_cold_world() {
     let rotten = (1..).find(|seed| rots(*seed)).expect("there are some");

@@ -10,7 +10,7 @@
 //!               next
 //! ```
 //!
-//! ComingSizes are noted from the moment on in which the oldest message goes for a new one ([`Overflow::DropOldest`](crate::Overflow)): what came before has
+//! Sizes are noted from the moment on in which the oldest message goes for a new one ([`Overflow::DropOldest`](crate::Overflow)): what came before has
 //! none, and is left alone until it is in its stream. Messages that come to one stream at a time are mostly of one size, which stands beside their
 //! count; others have a list. Sessions have no room for either, and need none where another policy counts.
 
