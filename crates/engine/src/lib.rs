@@ -52,6 +52,7 @@ mod checkpoint;
 mod config;
 mod deliver;
 mod due;
+mod emptied;
 mod entry;
 mod group;
 mod ids;

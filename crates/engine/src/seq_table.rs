@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use courser_contract::Seq;
 
+use crate::emptied::Emptied;
+
 /// An empty place in a row costs as much as a full one, up to this many.
 const GAP_MAX: u64 = 64;
 
@@ -160,6 +162,12 @@ impl<T> SeqTable<T> {
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Gives back what it has kept for more than there is.
+    pub(crate) fn shrink(&mut self) {
+        self.old.give_back_if_empty();
+        self.ring.shrink_to_fit();
     }
 
     /// Asserts the invariants of the type.

@@ -11,7 +11,11 @@ pub(super) struct Bits {
 impl Bits {
     /// Room for a number of seats, those that are new not in the set.
     pub(super) fn grow(&mut self, seats: usize) {
-        self.words.resize(seats.div_ceil(64), 0);
+        let words = seats.div_ceil(64);
+        // One at a time: most groups have a few members.
+        self.words
+            .reserve_exact(words.saturating_sub(self.words.len()));
+        self.words.resize(words, 0);
     }
 
     /// Whether a seat is in it.

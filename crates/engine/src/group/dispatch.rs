@@ -12,7 +12,7 @@ use courser_contract::{FrontId, HomeRef, MemberConnection, OutcomeKind, QoS, Seq
 
 use super::seats::{Receiver, SeatId, Seats, Standing, Turn};
 use super::{Fact, Group, Leave, Member, Owed};
-use crate::seq_table::SeqTable;
+use crate::{emptied::Emptied, seq_table::SeqTable};
 
 /// Messages that are set aside for members without room, over all members; only when the topic chooses. Then the group
 /// waits for the slowest.
@@ -252,6 +252,17 @@ impl Dispatch {
         self.free_aside(seat);
         self.take_back(group, seat, facts);
         self.clear_away(seat);
+    }
+
+    /// No member has a connection any more: what was kept for messages to come is given back. A group may rest for as long as its members' sessions live.
+    pub(crate) fn rest(&mut self) {
+        self.seats.rest();
+        self.taken_up.give_back_if_empty();
+        self.under_way.shrink();
+        self.returned.give_back_if_empty();
+        self.uncounted.give_back_if_empty();
+        self.too_large.give_back_if_empty();
+        self.attempts.give_back_if_empty();
     }
 
     /// What has come to its end since the last call.

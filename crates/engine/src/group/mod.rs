@@ -26,7 +26,7 @@ use courser_contract::{Cut, HomeRef, Seq, SharedStrategy, SubscriptionOptions};
 use self::dispatch::Assignment;
 pub(crate) use self::dispatch::{Dispatch, Look, Message, News, Up};
 pub(crate) use self::seats::Receiver;
-use crate::seq_table::SeqTable;
+use crate::{emptied::Emptied, seq_table::SeqTable};
 
 /// What a member asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,6 +302,12 @@ impl Group {
             return 0;
         }
         self.attempts.get(&seq).copied().unwrap_or(0)
+    }
+
+    /// No member has a connection any more: what was kept for messages to come is given back.
+    pub(crate) fn rest(&mut self) {
+        self.owed.shrink();
+        self.attempts.give_back_if_empty();
     }
 
     /// Drops so many of its members and counts of attempts, once it is gone; how many.

@@ -7,6 +7,7 @@ use rapidhash::v3::rapidhash_v3;
 
 use super::Member;
 use super::bits::Bits;
+use crate::emptied::Emptied;
 
 /// Place of a member in the leader's memory; used again after the member has gone with all that it had.
 pub(super) type SeatId = u32;
@@ -63,6 +64,9 @@ pub(super) enum Turn {
 
 /// Most messages that a member gets in a row under [`SharedStrategy::RoundRobin`], while more than that wait for each.
 const RUN_MAX: usize = 16;
+
+/// Up to so many seats get their room one by one: most groups have a few members.
+const SEATS_FEW: usize = 4;
 
 /// Points of a candidate on the ring of [`SharedStrategy::HashTopic`]: shares of topics then differ by a sixth or so.
 const POINTS: u32 = 32;
@@ -172,6 +176,9 @@ impl Seats {
 
     fn free_seat(&mut self, home: HomeRef) -> SeatId {
         let id = self.free.pop().unwrap_or_else(|| {
+            if self.seats.len() < SEATS_FEW {
+                self.seats.reserve_exact(1);
+            }
             self.seats.push(None);
             self.candidates.grow(self.seats.len());
             self.ready.grow(self.seats.len());
@@ -210,6 +217,15 @@ impl Seats {
         self.windows += u64::from(window);
         self.windows -= u64::from(window_before);
         self.changed(seat, before);
+    }
+
+    /// Nobody has a connection any more: what only connected members need is given back.
+    pub(super) fn rest(&mut self) {
+        self.levels.give_back_if_empty();
+        self.ring.give_back_if_empty();
+        for seat in self.seats.iter_mut().flatten() {
+            seat.aside.give_back_if_empty();
+        }
     }
 
     /// How fast a member's client reads.

@@ -56,12 +56,17 @@ impl Partition {
         let Some(group) = self.state.groups.get_mut(number) else {
             return;
         };
-        let GroupLead { fronts, owing, .. } = &mut group.lead;
+        let SharedGroup { group, lead, .. } = &mut **group;
+        let GroupLead { fronts, owing, .. } = lead;
         owing.remove(&member);
         let before = match front {
             Some(front) => fronts.insert(member, front),
             None => fronts.remove(&member),
         };
+        if before.is_some() && fronts.is_empty() {
+            lead.rest();
+            group.rest();
+        }
         self.lead.sharing.fronts += usize::from(front.is_some());
         self.lead.sharing.fronts -= usize::from(before.is_some());
     }

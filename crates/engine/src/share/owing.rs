@@ -10,6 +10,7 @@ use courser_contract::{
 use super::give::{Given, deliver_given};
 use crate::{
     Partition,
+    emptied::Emptied,
     group::{Fact, Group, Owed, Receiver, Stage},
     ids::{self, Owner},
     record::{Records, Slot},
@@ -253,6 +254,8 @@ impl Partition {
             }
             false
         });
+        // Most connections are owed nothing, and what was kept for them is more than all else that the group has.
+        owing.give_back_if_empty();
         if !recalled.is_empty() {
             self.give_back(recalled);
         }

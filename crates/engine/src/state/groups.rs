@@ -11,6 +11,7 @@ use super::{IndexChanged, Sink, State};
 use crate::{
     canonical::{Canonical, write_count},
     checkpoint::Saved,
+    emptied::Emptied,
     entry::OutcomeFact,
     group::{Dispatch, Fact, Group, Leave, Part},
     ids,
@@ -60,6 +61,18 @@ pub(crate) struct GroupLead {
     pub(crate) inherited: Vec<(u64, u64)>,
     /// Joins that are answered when it has all.
     pub(crate) waiting_joins: Vec<(HomeRef, u64)>,
+}
+
+impl GroupLead {
+    /// No member has a connection any more: what only connected members need is given back.
+    pub(crate) fn rest(&mut self) {
+        self.fronts.give_back_if_empty();
+        self.owing.give_back_if_empty();
+        self.departed.give_back_if_empty();
+        if let Some(dispatch) = &mut self.dispatch {
+            dispatch.rest();
+        }
+    }
 }
 
 /// A volatile part on its way out.

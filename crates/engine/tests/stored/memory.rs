@@ -4,8 +4,8 @@ use std::alloc::System;
 
 use crate::support::{NOW, Setup};
 use courser_contract::{
-    AttachStage, Class, Epoch, GroupName, HomeRef, Join, PartitionEffects, PartitionId, QoS,
-    SessionUid, SharedStrategy, SubscriptionOptions, Term, ToPartition, VolatilePart, WallMs,
+    AttachStage, Class, DetachCause, Epoch, HomeRef, Join, PartitionId, QoS, RequestPart,
+    SessionUid, SharedStrategy, Subscription, SubscriptionOptions, ToHome, ToPartition, WallMs,
 };
 use courser_engine::Limits;
 use courser_memory::{Counting, thread_snapshot};
@@ -144,20 +144,9 @@ fn open_group(setup: &mut Setup, share: &str, filter: &str) {
         strategy: SharedStrategy::RoundRobin,
         request: 1,
     };
-    let part = ToPartition::Part {
-        name: GroupName {
-            share: share.into(),
-            filter: filter.into(),
-        },
-        term: Term(1),
-        part: VolatilePart::Absent,
-    };
-    let volatile = setup.shell.volatile_partition();
-    for (from, message) in [(home, ToPartition::Join(Box::new(join))), (volatile, part)] {
-        let (partition, shell) = (&mut setup.partition, &mut setup.shell);
-        partition.handle_partition(NOW, from, message, shell);
-        setup.turn();
-    }
+    let (partition, shell) = (&mut setup.partition, &mut setup.shell);
+    partition.handle_partition(NOW, home, ToPartition::Join(Box::new(join)), shell);
+    setup.turn();
 }
 
 /// And for ten shared groups whose members are away.
@@ -243,4 +232,97 @@ fn most_of_what_messages_may_take_is_names_before_it_is_full_m17() {
         );
         assert!(names >= 0.7, "{sessions} sessions: {names}");
     }
+}
+
+const MEMBERS: u32 = 20;
+const GROUPS: u32 = 100;
+
+/// Sessions with as many groups of their own, and what is said and taken of these, L1 included.
+struct Weighed {
+    setup: Setup,
+    sessions: Vec<(HomeRef, Epoch)>,
+    index: router::Writer<PartitionId>,
+    said: u64,
+    taken: u64,
+}
+
+impl Weighed {
+    fn new(class: Class, stage: AttachStage, expiry_seconds: u32) -> Self {
+        let mut setup = Setup::new(class, None);
+        let attach = |number| setup.attach(number, stage, expiry_seconds);
+        let sessions = (0..MEMBERS).map(attach).collect();
+        let said = setup.partition.counts().session_bytes;
+        let taken = live_bytes();
+        let (index, _) = router::SharedMatcher::new();
+        let mut weighed = Self {
+            setup,
+            sessions,
+            index,
+            said,
+            taken,
+        };
+        weighed.subscribe();
+        weighed
+    }
+
+    fn subscribe(&mut self) {
+        for (member, &(home, epoch)) in self.sessions.iter().enumerate() {
+            let filter = |group| format!("{member}/{group}");
+            let subscriptions = (0..GROUPS).map(|group| Subscription {
+                filter: filter(group).into(),
+                share: Some(format!("g{group}").into()),
+                options: SubscriptionOptions {
+                    qos: QoS::AtLeastOnce,
+                    ..SubscriptionOptions::default()
+                },
+                identifier: None,
+            });
+            self.setup.call(ToHome::Subscribe {
+                session: home.session,
+                epoch,
+                part: RequestPart::whole(1),
+                subscriptions: subscriptions.collect(),
+            });
+            for group in 0..GROUPS {
+                self.index.insert(&filter(group), PartitionId(1));
+            }
+        }
+        self.index.publish(|| unreachable!("nobody looks"));
+        self.index.try_settle().expect("nobody looks");
+    }
+
+    fn detach(&mut self) {
+        for &(home, epoch) in &self.sessions {
+            self.setup.call(ToHome::Detach {
+                session: home.session,
+                epoch,
+                cause: DetachCause::Lost,
+                expiry_seconds: None,
+                open: Vec::new(),
+            });
+        }
+    }
+
+    fn check(&self, what: &str) {
+        let each = u64::from(MEMBERS * GROUPS);
+        let said = self.setup.partition.counts().session_bytes - self.said;
+        let taken = live_bytes() - self.taken;
+        eprintln!(
+            "a shared group {what}: {} bytes are taken, {} said",
+            taken / each,
+            said / each
+        );
+        assert!((taken..=2 * taken).contains(&said), "{what}");
+    }
+}
+
+/// A group with a member that is there, and with one that has gone: what that needed more is given back.
+#[test]
+fn a_shared_group_takes_no_more_than_is_said_m4() {
+    let mut weighed = Weighed::new(Class::Durable, AttachStage::Claim, 3_600);
+    weighed.check("whose member is connected");
+    weighed.detach();
+    weighed.check("whose member is away");
+    let weighed = Weighed::new(Class::Volatile, AttachStage::Open(Epoch(1)), 0);
+    weighed.check("whose member ends with its connection");
 }

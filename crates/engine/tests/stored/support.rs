@@ -1,12 +1,15 @@
 //! A partition with a log in memory, sessions that are away, and messages stored for them.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use compact_str::format_compact;
 use courser_contract::{
     Append, AppendKey, AppendNumber, Attach, AttachStage, Class, ClientHash, DeliverTo, Delivery,
     Destinations, DetachCause, Dropped, Epoch, FrontId, HomeRef, IndexChange, IndexToken, LogIndex,
     Now, Origin, PartitionEffects, PartitionId, Publish, QoS, RequestPart, SessionLimits, Settled,
-    ShardId, Subscription, SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, WallMs,
+    ShardId, Subscription, SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition,
+    VolatilePart, WallMs,
 };
 use courser_engine::{Partition, PartitionConfig};
 
@@ -20,6 +23,8 @@ pub(crate) const NOW: Now = Now {
 pub(crate) struct Shell {
     attached: Option<(HomeRef, Epoch)>,
     index: Vec<IndexToken>,
+    /// To partitions, this one included.
+    sent: VecDeque<(PartitionId, ToPartition)>,
 }
 
 impl PartitionEffects for Shell {
@@ -31,7 +36,9 @@ impl PartitionEffects for Shell {
         }
     }
 
-    fn send_partition(&mut self, _: PartitionId, _: ToPartition) {}
+    fn send_partition(&mut self, to: PartitionId, message: ToPartition) {
+        self.sent.push_back((to, message));
+    }
 
     fn settled(&mut self, _: Origin, _: AppendNumber, _: Settled) {}
 
@@ -110,8 +117,27 @@ impl Setup {
         self.turn();
     }
 
-    /// Commits what was decided.
+    /// Commits what was decided, and passes on what comes of it.
     pub(crate) fn turn(&mut self) {
+        self.commit();
+        while let Some((to, message)) = self.shell.sent.pop_front() {
+            let volatile = self.shell.volatile_partition();
+            let (from, message) = match message {
+                // The volatile partition has no part of any group.
+                ToPartition::AskPart { name, term } => {
+                    let part = VolatilePart::Absent;
+                    (volatile, ToPartition::Part { name, term, part })
+                }
+                message if to == PartitionId(1) => (to, message),
+                _ => continue,
+            };
+            let shell = &mut self.shell;
+            self.partition.handle_partition(NOW, from, message, shell);
+            self.commit();
+        }
+    }
+
+    fn commit(&mut self) {
         let Self {
             partition,
             shell,
@@ -129,21 +155,18 @@ impl Setup {
         }
     }
 
-    fn call(&mut self, message: ToHome) {
+    pub(crate) fn call(&mut self, message: ToHome) {
         self.partition.handle_home(NOW, message, &mut self.shell);
         self.turn();
     }
 
-    /// A session with one subscription, to a filter or to one of its own.
-    pub(crate) fn open(
+    /// A session with a connection.
+    pub(crate) fn attach(
         &mut self,
         number: u32,
         stage: AttachStage,
         expiry_seconds: u32,
-        filter: Option<&str>,
-    ) {
-        let own = format!("device/{number:08}/commands");
-        let filter = filter.unwrap_or(&own);
+    ) -> (HomeRef, Epoch) {
         let front = FrontId {
             shard: ShardId(0),
             slot: number,
@@ -163,7 +186,20 @@ impl Setup {
             limits: SessionLimits::NONE,
         };
         self.call(ToHome::Attach(Box::new(attach)));
-        let (home, epoch) = self.shell.attached.expect("it is attached");
+        self.shell.attached.expect("it is attached")
+    }
+
+    /// A session with one subscription, to a filter or to one of its own.
+    pub(crate) fn open(
+        &mut self,
+        number: u32,
+        stage: AttachStage,
+        expiry_seconds: u32,
+        filter: Option<&str>,
+    ) {
+        let own = format!("device/{number:08}/commands");
+        let filter = filter.unwrap_or(&own);
+        let (home, epoch) = self.attach(number, stage, expiry_seconds);
         let subscription = Subscription {
             filter: filter.into(),
             share: None,
