@@ -10,6 +10,7 @@ use std::time::Duration;
 use courser_access::{HashMemory, Room};
 use courser_contract::Tick;
 use courser_engine::{MemoryRoom, SessionRoom};
+use courser_mqtt::front::AliasRoom;
 
 /// How near the budget is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +69,12 @@ pub(crate) struct MemoryBudget {
     kept_short: AtomicBool,
     /// Whether they have used up what all may have.
     sessions_short: AtomicBool,
+    /// Bytes of topic aliases of connections, by shard.
+    aliases: Vec<AtomicU64>,
+    /// Whether they have used up half of their share.
+    aliases_scarce: AtomicBool,
+    /// Whether they have used it up.
+    aliases_short: AtomicBool,
     /// Bytes of users and roles.
     accounts: AtomicU64,
     /// Since when [`Level::Over`] has been told, in milliseconds of the shards' clock and one more; 0: it is not.
@@ -98,6 +105,11 @@ impl Shares {
         }
     }
 
+    /// For topic aliases of connections, an eighth of what messages that wait may have, which lend it: a part of 24 of all where there is enough.
+    const fn aliases(self) -> u64 {
+        self.messages / 8
+    }
+
     /// What all sessions leave of what messages may lend.
     const fn beside_sessions(self) -> u64 {
         let lent = self.sessions.saturating_sub(self.sessions_own);
@@ -105,20 +117,23 @@ impl Shares {
     }
 }
 
-/// Bytes that the partitions of a shard keep on purpose.
+/// Bytes that the partitions and the connections of a shard keep on purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// In messages that wait.
     pub(crate) messages: u64,
     /// In sessions and what they have subscribed to.
     pub(crate) sessions: u64,
+    /// In topic aliases of connections.
+    pub(crate) aliases: u64,
 }
 
-/// Room for what partitions keep.
+/// Room for what they keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rooms {
     pub(crate) messages: MemoryRoom,
     pub(crate) sessions: SessionRoom,
+    pub(crate) aliases: AliasRoom,
 }
 
 impl MemoryBudget {
@@ -133,6 +148,9 @@ impl MemoryBudget {
             sessions: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             kept_short: AtomicBool::new(false),
             sessions_short: AtomicBool::new(false),
+            aliases: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+            aliases_scarce: AtomicBool::new(false),
+            aliases_short: AtomicBool::new(false),
             accounts: AtomicU64::new(0),
             over_since: AtomicU64::new(0),
         }
@@ -176,23 +194,25 @@ impl MemoryBudget {
         Level::ALL[usize::from(self.level.load(Relaxed))].next(used, self.max)
     }
 
-    /// Says what the partitions of a shard keep, and is told whether there is room for what all of them have.
+    /// Says what a shard keeps, and is told whether there is room for what all of them have.
     pub(crate) fn keep(&self, shard: usize, kept: Kept) -> Rooms {
         let all = |parts: &[AtomicU64], part: u64| -> u64 {
             parts[shard].store(part, Relaxed);
             parts.iter().map(|it| it.load(Relaxed)).sum()
         };
         let sessions = all(&self.sessions, kept.sessions);
-        let accounts = self.accounts.load(Relaxed);
-        let lent = sessions.saturating_sub(self.shares.sessions_own) + accounts;
+        let aliases = all(&self.aliases, kept.aliases);
+        // Beside sessions, messages lend to these.
+        let others = self.accounts.load(Relaxed) + aliases;
+        let lent = sessions.saturating_sub(self.shares.sessions_own) + others;
         let messages = all(&self.stored, kept.messages) + lent;
         let messages = match is_short(&self.short, messages, self.shares.messages) {
             true => MemoryRoom::Short,
             false => MemoryRoom::Enough,
         };
         let was_kept_short = self.kept_short.load(Relaxed);
-        // Users and roles beyond what sessions leave of what messages lend are in the place of sessions: both together borrow no more than there is.
-        let judged = sessions + accounts.saturating_sub(self.shares.beside_sessions());
+        // The others beyond what sessions leave of what messages lend are in the place of sessions: all together borrow no more than there is.
+        let judged = sessions + others.saturating_sub(self.shares.beside_sessions());
         let kept_short = is_short(&self.kept_short, judged, self.shares.sessions_kept);
         if kept_short && !was_kept_short {
             tracing::warn!(
@@ -208,7 +228,30 @@ impl MemoryBudget {
             Level::Free | Level::Tight if kept_short => SessionRoom::Clean,
             Level::Free | Level::Tight => SessionRoom::Enough,
         };
-        Rooms { messages, sessions }
+        Rooms {
+            messages,
+            sessions,
+            aliases: self.room_of_aliases(aliases),
+        }
+    }
+
+    fn room_of_aliases(&self, held: u64) -> AliasRoom {
+        let share = self.shares.aliases();
+        let scarce = is_short(&self.aliases_scarce, held, share / 2);
+        let was_short = self.aliases_short.load(Relaxed);
+        let short = is_short(&self.aliases_short, held, share);
+        if short && !was_short {
+            tracing::warn!(
+                event = "aliases_full",
+                held_bytes = held,
+                "topic aliases have used up their part of memory.max: clients that connect get none, and those that bind more are closed"
+            );
+        }
+        match (scarce, short) {
+            (_, true) => AliasRoom::None,
+            (true, false) => AliasRoom::Scarce,
+            (false, false) => AliasRoom::Enough,
+        }
     }
 }
 
@@ -423,7 +466,7 @@ mod tests {
         let store = |shard, messages| {
             let kept = Kept {
                 messages,
-                sessions: 0,
+                ..Kept::default()
             };
             budget.keep(shard, kept).messages
         };
@@ -446,7 +489,7 @@ mod tests {
         let store = |messages| {
             let kept = Kept {
                 messages,
-                sessions: 0,
+                ..Kept::default()
             };
             budget.keep(1, kept).messages
         };
@@ -466,7 +509,12 @@ mod tests {
     fn kept_sessions_have_five_sixteenths_all_one_more_and_messages_lend_it() {
         let budget = MemoryBudget::new(1_200, Shares::whole(1_200), 2);
         let keep = |shard, messages, sessions| {
-            let rooms = budget.keep(shard, Kept { messages, sessions });
+            let kept = Kept {
+                messages,
+                sessions,
+                aliases: 0,
+            };
+            let rooms = budget.keep(shard, kept);
             (rooms.messages, rooms.sessions)
         };
         use MemoryRoom::{Enough, Short};
@@ -496,12 +544,47 @@ mod tests {
     }
 
     #[test]
+    fn topic_aliases_have_an_eighth_of_what_messages_lend() {
+        let budget = MemoryBudget::new(2_400, Shares::whole(2_400), 2);
+        let keep = |shard, aliases| {
+            let kept = Kept {
+                aliases,
+                ..Kept::default()
+            };
+            budget.keep(shard, kept).aliases
+        };
+        use AliasRoom::{Enough, None, Scarce};
+        for (shard, aliases, room) in [
+            (0, 49, Enough),
+            (1, 1, Scarce),
+            (1, 50, Scarce),
+            (1, 51, None),
+            (1, 46, None),
+            (1, 40, Scarce),
+            (0, 5, Scarce),
+            (0, 4, Enough),
+        ] {
+            assert_eq!(keep(shard, aliases), room, "{aliases}");
+        }
+        let both = |messages| {
+            let kept = Kept {
+                messages,
+                aliases: 99,
+                ..Kept::default()
+            };
+            budget.keep(0, kept).messages
+        };
+        assert_eq!(both(660), MemoryRoom::Enough, "40 are of the other shard");
+        assert_eq!(both(661), MemoryRoom::Short);
+    }
+
+    #[test]
     fn users_and_roles_are_lent_by_messages_that_wait() {
         let budget = MemoryBudget::new(1_200, Shares::whole(1_200), 2);
         let messages = |messages| {
             let kept = Kept {
                 messages,
-                sessions: 0,
+                ..Kept::default()
             };
             budget.keep(0, kept).messages
         };
@@ -512,8 +595,8 @@ mod tests {
         // Sessions may borrow 225 of 400. Beyond the others, users and roles are in their place.
         let sessions = |sessions| {
             let kept = Kept {
-                messages: 0,
                 sessions,
+                ..Kept::default()
             };
             budget.keep(1, kept).sessions
         };

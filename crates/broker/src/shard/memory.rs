@@ -12,7 +12,7 @@ use super::connection::{Connection, Life};
 use super::fronts::Access;
 use super::ready::Place;
 use super::timers::Timer;
-use crate::memory::{Level, MemoryBudget, Rooms};
+use crate::memory::{Kept, Level, MemoryBudget, Rooms};
 
 /// How often a shard looks, in milliseconds.
 const LOOK_MS: u64 = 10;
@@ -95,7 +95,14 @@ impl Shard {
                 "memory.max is nearly used up: publishes and connections are refused"
             );
         }
-        let rooms = budget.keep(self.hub.id.0.into(), self.partitions.kept());
+        let aliases = self.tuning.alias_load();
+        self.hub.counters.closed_for_memory += aliases.take_closed();
+        let kept = Kept {
+            aliases: aliases.bytes() as u64,
+            ..self.partitions.kept()
+        };
+        let rooms = budget.keep(self.hub.id.0.into(), kept);
+        aliases.set_room(rooms.aliases);
         // Also those that have come since.
         self.partitions.set_session_room(rooms.sessions);
         let room = rooms.messages;

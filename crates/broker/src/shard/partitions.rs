@@ -260,6 +260,7 @@ impl Partitions {
             Kept {
                 messages: all.messages + messages,
                 sessions: all.sessions + it.session_bytes,
+                ..all
             }
         })
     }

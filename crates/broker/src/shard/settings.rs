@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use courser_contract::ShardId;
 use courser_engine::Overflow;
-use courser_mqtt::front::{Authentication, FrontConfig, OutputPool, PacketNumbers, RequestLoad};
+use courser_mqtt::front::{
+    AliasLoad, Authentication, FrontConfig, OutputPool, PacketNumbers, RequestLoad,
+};
 
 use super::Shard;
 use crate::config::Config;
@@ -28,6 +30,8 @@ pub(crate) struct Tuning {
     pool: Rc<OutputPool>,
     /// What all of them have asked homes for.
     request_load: RequestLoad,
+    /// What topic aliases of all of them take.
+    alias_load: AliasLoad,
     /// Where clients log in.
     accounts: Rc<dyn Authentication>,
     output_bytes_max: usize,
@@ -51,6 +55,7 @@ impl Tuning {
             former: Vec::new(),
             pool: OutputPool::new(OUTPUT_POOL_BYTES),
             request_load: RequestLoad::default(),
+            alias_load: AliasLoad::default(),
             accounts,
             output_bytes_max: 0,
             packets_received: PacketNumbers::default(),
@@ -75,6 +80,11 @@ impl Tuning {
     #[inline]
     pub(crate) fn output_bytes_max(&self) -> usize {
         self.output_bytes_max
+    }
+
+    /// What topic aliases of all connections of the shard take.
+    pub(crate) fn alias_load(&self) -> &AliasLoad {
+        &self.alias_load
     }
 
     /// Free output buffers go.
@@ -110,6 +120,7 @@ impl Tuning {
     fn front_of(&self, entrance: &Entrance, config: &Config) -> Rc<FrontConfig> {
         let mut front = config.front(entrance.id, Rc::clone(&self.pool));
         front.request_load = self.request_load.clone();
+        front.alias_load = self.alias_load.clone();
         match entrance.authentication {
             crate::Authentication::None => {}
             crate::Authentication::Accounts | crate::Authentication::Tokens => {

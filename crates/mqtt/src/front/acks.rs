@@ -246,9 +246,10 @@ impl Front {
 
     pub(super) fn outbound_mut(&mut self) -> &mut Outbound {
         let (peer, session) = (&self.peer, &self.session);
+        let load = &self.config.alias_load;
         self.outbound.get_or_insert_with(|| {
             let window = Window::new(peer.window, session.group_ids_from);
-            Box::new(Outbound::new(window, peer.topic_alias_max))
+            Box::new(Outbound::new(window, peer.topic_alias_max, load))
         })
     }
 }

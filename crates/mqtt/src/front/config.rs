@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use courser_contract::QoS;
 
+use super::alias::AliasLoad;
 use super::auth::{Anonymous, Authentication};
 use super::output::OutputPool;
 use super::prepared::PreparedScratch;
@@ -55,6 +56,8 @@ pub struct FrontConfig {
     pub topic_alias_maximum: u16,
     /// Topic aliases that we use towards a client at most. Default 32.
     pub topic_alias_out_max: u16,
+    /// What topic aliases of all fronts of the shard take.
+    pub alias_load: AliasLoad,
     /// Longest life of a session after its connection, in seconds; also what 3.1.1 with CleanSession 0 gets. Default 7 days.
     pub session_expiry_max_seconds: u32,
     /// Longest keep-alive; v5 clients that ask for more or for none get this by Server Keep Alive. Default: no limit.
@@ -105,6 +108,7 @@ impl FrontConfig {
             shared_subscriptions: Feature::On,
             topic_alias_maximum: 32,
             topic_alias_out_max: 32,
+            alias_load: AliasLoad::default(),
             session_expiry_max_seconds: 7 * 24 * 3600,
             keep_alive_max: None,
             response_information: None,

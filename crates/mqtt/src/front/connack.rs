@@ -46,8 +46,8 @@ impl Front {
         {
             builder.push(Property::MaximumPacketSize(bytes))?;
         }
-        if config.topic_alias_maximum > 0 {
-            builder.push(Property::TopicAliasMaximum(config.topic_alias_maximum))?;
+        if self.peer.topic_alias_in_max > 0 {
+            builder.push(Property::TopicAliasMaximum(self.peer.topic_alias_in_max))?;
         }
         if config.wildcards == Feature::Off {
             builder.push(Property::WildcardSubscriptionAvailable(false))?;

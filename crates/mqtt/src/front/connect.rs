@@ -359,6 +359,7 @@ fn peer_of(connect: &Connect<'_>, config: &FrontConfig) -> Peer {
             .topic_alias_maximum()
             .unwrap_or(0)
             .min(config.topic_alias_out_max),
+        topic_alias_in_max: config.alias_load.announced(config.topic_alias_maximum),
         keep_alive_seconds: keep_alive_of(connect, config),
         version: connect.version,
         problem_information: problem_information_of(properties),

@@ -14,7 +14,7 @@ use courser_contract::{
 };
 
 use super::acks::Outcomes;
-use super::alias::AliasesOut;
+use super::alias::{AliasLoad, AliasesOut};
 use super::close::End;
 use super::groups::Groups;
 use super::output::Output;
@@ -57,11 +57,11 @@ enum Skip {
 }
 
 impl Outbound {
-    pub(super) fn new(window: Window, topic_alias_max: u16) -> Self {
+    pub(super) fn new(window: Window, topic_alias_max: u16, alias_load: &AliasLoad) -> Self {
         Self {
             window,
             outcomes: None,
-            aliases: (topic_alias_max > 0).then(|| AliasesOut::new(topic_alias_max)),
+            aliases: (topic_alias_max > 0).then(|| AliasesOut::new(topic_alias_max, alias_load)),
             held: VecDeque::new(),
             held_of_groups: VecDeque::new(),
             groups: Groups::default(),

@@ -70,6 +70,7 @@ use crate::codec::{
     ProtocolVersion, Puback, Pubcomp, Pubrec, Pubrel, ReasonCode, Receiver, Rules, Sender, Split,
 };
 
+pub use alias::{AliasLoad, AliasRoom};
 pub use auth::{Anonymous, AuthExchange, AuthStep, Authentication, Login, Password};
 pub use close::Revocation;
 pub use config::{Feature, FrontConfig};
@@ -165,6 +166,8 @@ struct Peer {
     window: u16,
     /// Lower of the client's maximum and our own bound.
     topic_alias_max: u16,
+    /// What the client was told that it may use.
+    topic_alias_in_max: u16,
     /// 0: none.
     keep_alive_seconds: u16,
     version: ProtocolVersion,
@@ -227,6 +230,7 @@ impl Front {
                 session_ends: SessionEnds::WithConnection,
                 window: 1,
                 topic_alias_max: 0,
+                topic_alias_in_max: 0,
                 keep_alive_seconds: 0,
                 version: ProtocolVersion::V311,
                 problem_information: ProblemInformation::Wanted,

@@ -5,7 +5,7 @@ use courser_contract::{
     WallMs,
 };
 
-use super::alias::AliasesIn;
+use super::alias::{AliasBytes, AliasesIn, NoRoom};
 use super::close::Fault;
 use super::config::Feature;
 use super::tickets::{Answer, Holds, Tickets, Way};
@@ -23,6 +23,8 @@ pub(super) struct Inbound {
     pub(super) tickets: Tickets,
     pub(super) holds: Holds,
     pub(super) aliases: AliasesIn,
+    /// What these take: beside them, since they are taken out and put back for a publish.
+    alias_bytes: AliasBytes,
     /// QoS 1 tickets in the queue.
     pub(super) qos1: u16,
     /// The next packet waits until a ticket settles.
@@ -108,7 +110,7 @@ impl Front {
     ) -> Result<Flow, Fault> {
         let alias = packet.topic.alias().map_or(0, codec::TopicAlias::get);
         // v5 [MQTT-3.3.2-9], v5 [MQTT-3.3.2-12]
-        if alias > self.config.topic_alias_maximum {
+        if alias > self.peer.topic_alias_in_max {
             return Err(Fault {
                 reason: ReasonCode::TopicAliasInvalid,
                 text: "the topic alias is above the maximum",
@@ -116,7 +118,17 @@ impl Front {
         }
         let inbound = self.inbound.get_or_insert_default();
         if let Some(name) = packet.topic.name() {
-            inbound.aliases.bind(alias, name.as_str());
+            let name_of = (alias, name.as_str());
+            let load = &self.config.alias_load;
+            let bound = inbound
+                .aliases
+                .bind(name_of, &mut inbound.alias_bytes, load);
+            if bound == Err(NoRoom) {
+                return Err(Fault {
+                    reason: ReasonCode::QuotaExceeded,
+                    text: "topic aliases take too much memory",
+                });
+            }
             return self.take_publish(now, packet, name.as_str(), fx);
         }
         let aliases = std::mem::take(&mut inbound.aliases);

@@ -2,9 +2,10 @@
 
 use courser_contract::QoS;
 
-use super::support::{CLEAN, Client, Hello, V5, V311, attached, to_front, view};
-use crate::codec::Property;
-use crate::front::alias::AliasesOut;
+use super::support::{CLEAN, Client, Hello, V5, V311, aliased, attached, publish, to_front, view};
+use crate::codec::{Packet, Property};
+use crate::front::FrontConfig;
+use crate::front::alias::{AliasLoad, AliasRoom, AliasesOut};
 use crate::front::prepared::AliasUse;
 use courser_contract::{Epoch, ToFront};
 use std::collections::HashMap;
@@ -19,6 +20,13 @@ fn with_aliases(maximum: u16) -> Client {
             ..Hello::default()
         },
     )
+}
+
+/// The client binds an alias.
+fn bind(client: &mut Client, alias: u16, topic: &str) {
+    let mut packet = publish("t", 0, 1);
+    packet.topic = aliased(Some(topic), alias);
+    client.says(&Packet::Publish(packet));
 }
 
 fn get(client: &mut Client, topic: &str) -> String {
@@ -120,7 +128,7 @@ fn aliases_end_with_the_connection() {
 
 #[test]
 fn topics_of_one_hash_are_told_apart() {
-    let mut aliases = AliasesOut::new(2);
+    let mut aliases = AliasesOut::new(2, &AliasLoad::default());
     let hash = 7 << 32;
     assert_eq!(aliases.choose(hash, "sensor/one"), AliasUse::None);
     assert_eq!(aliases.choose(hash, "sensor/one"), AliasUse::Bind(1));
@@ -176,4 +184,84 @@ fn an_alias_is_not_bound_by_a_packet_that_it_makes_too_large() {
         get(&mut client, "sensor/one"),
         "PUBLISH \"sensor/one\" alias=1 q0 'm'"
     );
+}
+
+#[test]
+fn what_aliases_take_is_counted_both_ways_and_goes_with_the_connection() {
+    let load = AliasLoad::default();
+    let of_shard = |config: &mut FrontConfig| config.alias_load = load.clone();
+    let hello = Hello {
+        properties: &[Property::TopicAliasMaximum(2)],
+        ..Hello::default()
+    };
+    let mut client = Client::attached_with(V5, of_shard, &hello);
+    assert_eq!(load.bytes(), 0);
+    bind(&mut client, 2, &"t".repeat(1_000));
+    assert_eq!(load.bytes(), 1_000 + 2 * 16);
+    bind(&mut client, 2, &"u".repeat(10));
+    bind(&mut client, 1, &"v".repeat(20));
+    assert_eq!(load.bytes(), 10 + 20 + 2 * 16);
+    let topic = "w".repeat(500);
+    for _ in 0..3 {
+        get(&mut client, &topic);
+    }
+    let towards = load.bytes() - (10 + 20 + 2 * 16);
+    assert!((500..1_000).contains(&towards), "{towards}");
+    drop(client);
+    assert_eq!(load.bytes(), 0);
+}
+
+#[test]
+fn where_room_is_scarce_who_connects_gets_no_aliases_and_none_is_bound_towards_a_client() {
+    let load = AliasLoad::default();
+    let of_shard = |config: &mut FrontConfig| config.alias_load = load.clone();
+    let hello = Hello {
+        properties: &[Property::TopicAliasMaximum(2)],
+        ..Hello::default()
+    };
+    let mut before = Client::attached_with(V5, of_shard, &hello);
+    for _ in 0..2 {
+        get(&mut before, "sensor/one");
+    }
+    load.set_room(AliasRoom::Scarce);
+    assert_eq!(
+        get(&mut before, "sensor/one"),
+        "PUBLISH \"\" alias=1 q0 'm'",
+        "what is bound stays so"
+    );
+    for _ in 0..3 {
+        let got = get(&mut before, "sensor/two");
+        assert_eq!(got, "PUBLISH \"sensor/two\" q0 'm'");
+    }
+    // It was told that it may.
+    bind(&mut before, 1, &"t".repeat(2_000));
+    assert_eq!(before.hears(), [""; 0]);
+    // v5 [MQTT-3.2.2-18]
+    let mut client = Client::attached_with(V5, of_shard, &hello);
+    bind(&mut client, 1, "t");
+    assert!(client.hears()[0].starts_with("DISCONNECT 0x94"));
+    assert_eq!(load.take_closed(), 0);
+}
+
+#[test]
+fn where_there_is_no_room_who_binds_more_than_a_kib_is_closed() {
+    let load = AliasLoad::default();
+    let of_shard = |config: &mut FrontConfig| config.alias_load = load.clone();
+    let mut client = Client::attached_with(V5, of_shard, &Hello::default());
+    let mut other = Client::attached_with(V5, of_shard, &Hello::default());
+    bind(&mut client, 1, &"t".repeat(2_000));
+    load.set_room(AliasRoom::None);
+    // As large as what was bound, or smaller.
+    bind(&mut client, 1, &"u".repeat(2_000));
+    bind(&mut client, 1, &"u".repeat(1_500));
+    bind(&mut other, 1, &"v".repeat(1_000));
+    assert_eq!((client.hears().len(), other.hears().len()), (0, 0));
+    assert_eq!(load.take_closed(), 0);
+    bind(&mut client, 1, &"w".repeat(1_501));
+    bind(&mut other, 2, &"w".repeat(100));
+    for client in [&mut client, &mut other] {
+        assert!(client.hears()[0].starts_with("DISCONNECT 0x97"));
+    }
+    assert_eq!(load.take_closed(), 2);
+    assert_eq!(load.take_closed(), 0);
 }
