@@ -10,7 +10,7 @@ pub struct Limits {
     /// Messages a second that a client may publish, with a burst of one second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages_per_second: Option<u32>,
-    /// Payload bytes a second that a client may publish, with a burst of one second.
+    /// Bytes of topic, properties and payload a second that a client may publish, with a burst of one second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<u32>,
     /// Subscriptions of a session.

@@ -104,7 +104,7 @@ settings! {
     limits: Limits {
         /// Messages a second that one client may publish, with a burst of one second, on all its connections, one after another or at once; it is read less then, and nothing is lost. Also of clients that do not log in. 0 is no limit.
         messages_per_second: u32 = 0, in 0..=1_000_000_000, applies = AtOnce;
-        /// Bytes of payload a second that one client may publish, likewise. "0B" is no limit.
+        /// Bytes of topic, properties and payload a second that one client may publish, likewise. "0B" is no limit.
         bytes_per_second: ByteSize = ByteSize::new(0), in ByteSize::new(0)..=ByteSize::mib(4_095), applies = AtOnce;
         /// Clients of one user that are connected at once, by client id. More are refused; who is there stays. Clients that do not log in have no user and are not counted: for them there is `listeners.address_connections_max`. 0 is no limit.
         connections: u32 = 0, in 0..=10_000_000, applies = AtOnce;

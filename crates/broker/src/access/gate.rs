@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use courser_access::{Identity, Limits, Principal, Rights, Sharing, Standing, Table, Verdict};
-use courser_contract::{Asked, Attach, Permission, SessionLimits, Tick, WillPermission, author_of};
+use courser_contract::{Asked, Attach, Permission, Publish, SessionLimits, Tick, WillPermission, author_of};
 
 use super::Access;
 use super::meter::Meter;
@@ -94,8 +94,8 @@ impl Gate {
 
     /// Counts a message that a client has published: whether it has published more than it may by now. Two comparisons where nothing limits it.
     #[inline]
-    pub(crate) fn charge(&self, now: Tick, bytes: usize) -> bool {
-        self.meter().is_some_and(|meter| meter.charge(now, bytes))
+    pub(crate) fn charge(&self, now: Tick, publish: &Publish<'_>) -> bool {
+        self.meter().is_some_and(|meter| meter.charge(now, publish))
     }
 
     /// Whether how much it may publish is limited.

@@ -101,7 +101,7 @@ impl FrontEffects for FrontFx<'_> {
         counters.publishes_received_by_qos[publish.qos as usize] += 1;
         counters.publish_bytes_received += publish.payload.len() as u64;
         let now = self.shard.hub.now.tick;
-        self.over_quota |= self.gate.charge(now, publish.payload.len());
+        self.over_quota |= self.gate.charge(now, publish);
     }
 
     fn refuses(&mut self, destinations: &Destinations) -> bool {

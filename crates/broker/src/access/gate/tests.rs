@@ -1,4 +1,5 @@
 use courser_access::{Command, Domain, DomainName, Role, RoleName, User, UserName, UserState};
+use courser_contract::QoS;
 
 use super::*;
 
@@ -30,12 +31,25 @@ fn table(rules: &[&str]) -> Table {
     table
 }
 
+fn message<'a>(topic: &'a str, properties: &'a [u8], payload: &'a [u8]) -> Publish<'a> {
+    Publish {
+        topic,
+        properties,
+        payload,
+        qos: QoS::AtMostOnce,
+        retain: false,
+        expires_at: None,
+        publisher: None,
+        author: None,
+    }
+}
+
 /// Whether a client may publish no more by now, once it has published so much.
 fn publishes(gate: &mut Gate, quotas: &Quotas, messages: u64) -> bool {
     let owes = |gate: &mut Gate| gate.owes(Tick(1_000), quotas, Name::ClientId("c1"));
     owes(gate);
     for _ in 0..messages {
-        gate.charge(Tick(1_000), 0);
+        gate.charge(Tick(1_000), &message("a", &[], &[]));
     }
     owes(gate)
 }
@@ -157,6 +171,29 @@ fn the_domain_limits_who_does_not_log_in() {
     assert_eq!(open.revoked(&table), None);
     assert!(!publishes(&mut open, &quotas, 1_000));
     assert_eq!(limits_of_session(&table, None), SessionLimits::NONE);
+}
+
+#[test]
+fn topic_and_properties_are_paid_for_like_the_payload() {
+    let of_settings = Limits {
+        bytes_per_second: Some(10),
+        ..Limits::default()
+    };
+    let table = Table::default().with_process(of_settings);
+    let messages = [
+        message("0123456789a", &[], &[]),
+        message("a", b"0123456789", &[]),
+        message("a", &[], b"0123456789"),
+        message("0123", b"4567", b"89a"),
+    ];
+    let now = Tick(1_000);
+    for message in messages {
+        let quotas = Quotas::default();
+        let mut gate = Gate::open(&table);
+        assert!(!gate.owes(now, &quotas, Name::ClientId("c1")));
+        assert!(gate.charge(now, &message), "{message:?}");
+        assert!(!gate.owes(Tick(now.0 + 100), &quotas, Name::ClientId("c1")));
+    }
 }
 
 #[test]
