@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::{
     AppendNumber, Cut, DeliverTo, Delivery, FrontId, IndexToken, ListNumber, Origin, PartitionId,
-    Publish, Settled, Ticket, ToFront, ToHome, ToPartition,
+    Publish, Settled, Ticket, ToFront, ToHome, ToPartition, Will,
 };
 
 /// Partitions that a publish goes to.
@@ -70,6 +70,8 @@ pub enum WhyRefused {
     NoAnswer,
     /// Its user has as many connections as it may have.
     UserConnections,
+    /// It has published more than it may by now, and its will counts as a publish.
+    WillRate,
     /// There are as many sessions as there may be.
     Sessions,
     /// Memory is short.
@@ -216,6 +218,12 @@ pub trait FrontEffects {
 
     /// Counts a publish of the client that the front has taken, whatever becomes of it; once for each time it was sent.
     fn received(&mut self, _publish: &Publish<'_>) {}
+
+    /// Counts the will of a CONNECT as a publish, also if nobody ever gets it, unless the client has published more than it may by now: then it is
+    /// denied, and the client is not let in. Asked once for each CONNECT, when it is known who it is.
+    fn charge_will(&mut self, _client_id: &str, _will: &Will) -> Permission {
+        Permission::Granted
+    }
 
     /// Whether nothing new can be taken for these places now: the memory is full, or a way there has been full for too long (M49).
     fn refuses(&mut self, _destinations: &Destinations) -> bool {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use courser_access::{Identity, Limits, Principal, Rights, Sharing, Standing, Table, Verdict};
-use courser_contract::{Asked, Attach, Permission, Publish, SessionLimits, Tick, WillPermission, author_of};
+use courser_contract::{
+    Asked, Attach, Permission, Publish, QoS, SessionLimits, Tick, Will, WillPermission, author_of,
+};
 
 use super::Access;
 use super::meter::Meter;
@@ -98,6 +100,31 @@ impl Gate {
         self.meter().is_some_and(|meter| meter.charge(now, publish))
     }
 
+    /// The same of the will of a client that asks for its session, unless it has published more than it may already.
+    pub(crate) fn charge_will(
+        &mut self,
+        now: Tick,
+        quotas: &Quotas,
+        name: Name<'_>,
+        will: &Will,
+    ) -> Permission {
+        if self.owes(now, quotas, name) {
+            return Permission::Denied;
+        }
+        let publish = Publish {
+            topic: &will.topic,
+            properties: &will.properties,
+            payload: &will.payload,
+            qos: QoS::AtMostOnce,
+            retain: false,
+            expires_at: None,
+            publisher: None,
+            author: None,
+        };
+        self.charge(now, &publish);
+        Permission::Granted
+    }
+
     /// Whether how much it may publish is limited.
     #[inline]
     pub(crate) fn is_limited(&self) -> bool {
@@ -110,7 +137,7 @@ impl Gate {
         self.meter().map_or(usize::MAX, Meter::read_bytes_max)
     }
 
-    /// Whether a client that has a session has published more than it may by now, on this connection or another one.
+    /// Whether a client that is known has published more than it may by now, on this connection or another one.
     pub(crate) fn owes(&mut self, now: Tick, quotas: &Quotas, name: Name<'_>) -> bool {
         let (meter, user) = match self {
             Self::Shut => return false,

@@ -13,7 +13,7 @@ pub(crate) struct Meter(Option<Box<Limited>>);
 struct Limited {
     /// By what counts now; none: it is not limited any more.
     rates: Option<Rates>,
-    /// Once it has a session: nobody publishes before, and who it is may not be known.
+    /// Once it has a will or a session: nobody publishes before, and who it is may not be known.
     joined: Option<Joined>,
 }
 
@@ -62,7 +62,7 @@ impl Meter {
         joined.quota.is_overdrawn(now.0)
     }
 
-    /// Whether its client, which has a session, has published more than it may by now.
+    /// Whether its client, which is known, has published more than it may by now.
     pub(crate) fn owes(&mut self, now: Tick, quotas: &Quotas, whose: &Whose<'_>) -> bool {
         let Some(limited) = &mut self.0 else {
             return false;

@@ -47,7 +47,7 @@ pub(crate) use owner::Owner;
 pub(crate) use presence::Presence;
 pub(crate) use quotas::{Name, Quotas};
 pub(crate) use refusals::Refusals;
-pub(crate) use throttle::{Origin, Throttle};
+pub(crate) use throttle::Throttle;
 pub(crate) use tokens::TokenKeys;
 
 pub(crate) use bootstrap::take as take_bootstrap;

@@ -12,10 +12,12 @@
 use std::collections::hash_map::{Entry, RandomState};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use courser_access::{Quota, Rates};
 use courser_contract::Tick;
+use courser_mqtt::front::is_assigned_client_id;
 
 use super::throttle::Origin;
 
@@ -39,6 +41,17 @@ pub(crate) enum Name<'a> {
     ClientId(&'a str),
     /// The address that it came from without one.
     Address(Origin),
+}
+
+impl<'a> Name<'a> {
+    /// Of a client with this client id at this address.
+    pub(crate) fn of(client_id: &'a str, address: Option<SocketAddr>) -> Self {
+        if is_assigned_client_id(client_id) {
+            Self::Address(Origin::of(address.map(|address| address.ip())))
+        } else {
+            Self::ClientId(client_id)
+        }
+    }
 }
 
 /// Of a client, keyed by the process: nobody outside can find two that are the same.

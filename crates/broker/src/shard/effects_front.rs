@@ -4,11 +4,12 @@
 //! once. [`DeliverFx`] is for a front that gets a delivery in the middle of a partition's call: it never publishes there, and
 //! what it says to partitions is queued like everything else between the two.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use courser_contract::{
     Asked, AttachStage, CloseCause, ConnectRefusal, Cut, Destinations, Dropped, FrontEffects,
-    FrontId, PartitionId, Permission, Publish, QoS, Routed, Ticket, ToFront, ToHome,
+    FrontId, PartitionId, Permission, Publish, QoS, Routed, Ticket, ToFront, ToHome, Will,
 };
 use rand::Rng;
 
@@ -16,7 +17,7 @@ use super::Shard;
 use super::connection::Connection;
 use super::guard::Inside;
 use super::hub::Hub;
-use crate::access::Gate;
+use crate::access::{Gate, Name};
 use crate::memory::Level;
 
 /// Effects of a front that was taken out.
@@ -33,6 +34,8 @@ pub(crate) struct FrontFx<'a> {
     pub(crate) gate: Gate,
     /// Set when it has published more than it may.
     pub(crate) over_quota: bool,
+    /// Where it comes from, if that is known.
+    address: Option<SocketAddr>,
 }
 
 impl<'a> FrontFx<'a> {
@@ -46,6 +49,7 @@ impl<'a> FrontFx<'a> {
             has_will: connection.has_will,
             gate: std::mem::replace(&mut connection.gate, Gate::Shut),
             over_quota: false,
+            address: connection.peer.address,
         }
     }
 
@@ -102,6 +106,16 @@ impl FrontEffects for FrontFx<'_> {
         counters.publish_bytes_received += publish.payload.len() as u64;
         let now = self.shard.hub.now.tick;
         self.over_quota |= self.gate.charge(now, publish);
+    }
+
+    fn charge_will(&mut self, client_id: &str, will: &Will) -> Permission {
+        if matches!(self.gate, Gate::Shut) {
+            self.open_gate();
+        }
+        let hub = &self.shard.hub;
+        let name = Name::of(client_id, self.address);
+        let quotas = hub.access.process.quotas();
+        self.gate.charge_will(hub.now.tick, quotas, name, will)
     }
 
     fn refuses(&mut self, destinations: &Destinations) -> bool {

@@ -14,14 +14,14 @@
 use std::collections::VecDeque;
 
 use courser_contract::{FrontId, Tick};
-use courser_mqtt::front::{Reading, is_assigned_client_id};
+use courser_mqtt::front::Reading;
 
 use super::Shard;
 use super::connection::{Connection, Hold};
 use super::fronts::Access;
 use super::hub::Hub;
 use super::timers::Timer;
-use crate::access::{Name, Origin};
+use crate::access::Name;
 
 /// How long a publisher is not read, in milliseconds. A window of 20 messages makes 1,000 messages a second of it.
 const PAUSE_MS: u64 = 20;
@@ -54,13 +54,7 @@ impl Hub {
 
     #[inline(never)]
     fn owes_by_name(&self, connection: &mut Connection) -> bool {
-        let client_id = connection.front.client_id();
-        let name = if is_assigned_client_id(client_id) {
-            let address = connection.peer.address.map(|address| address.ip());
-            Name::Address(Origin::of(address))
-        } else {
-            Name::ClientId(client_id)
-        };
+        let name = Name::of(connection.front.client_id(), connection.peer.address);
         let quotas = self.access.process.quotas();
         connection.gate.owes(self.now.tick, quotas, name)
     }

@@ -225,13 +225,11 @@ impl Front {
             return;
         };
         match step {
-            AuthStep::Accepted(_) if !may_leave_will(&connecting.attach, fx) => {
-                let reason = ReasonCode::NotAuthorized;
-                let text = "the client may not publish to the topic of its will";
-                let cause = CloseCause::Refused(reason.byte(), WhyRefused::Will);
-                self.refuse((reason, text), cause, fx);
-            }
             AuthStep::Accepted(data) => {
+                if let Err((fault, why)) = leave_will(&connecting.attach, fx) {
+                    let cause = CloseCause::Refused(fault.reason.byte(), why);
+                    return self.refuse((fault.reason, fault.text), cause, fx);
+                }
                 connecting.auth_data = data;
                 connecting.exchange = None;
                 connecting.step = Step::Claiming;
@@ -432,12 +430,21 @@ fn will_of(will: &crate::codec::Will<'_>) -> Will {
     }
 }
 
-/// A will is a publish that is made when nobody is there to be refused, so the right to it is asked for now.
-fn may_leave_will(attach: &Attach, fx: &mut impl FrontEffects) -> bool {
-    attach
-        .will
-        .as_ref()
-        .is_none_or(|will| fx.may(Asked::Publish(&will.topic)) == Permission::Granted)
+/// A will is a publish that is made when nobody is there to be refused, so the right to it is asked for now, and it is paid for now.
+fn leave_will(attach: &Attach, fx: &mut impl FrontEffects) -> Result<(), (Fault, WhyRefused)> {
+    let Some(will) = &attach.will else {
+        return Ok(());
+    };
+    let refuse = |reason, text, why| Err((Fault { reason, text }, why));
+    if fx.may(Asked::Publish(&will.topic)) == Permission::Denied {
+        let text = "the client may not publish to the topic of its will";
+        return refuse(ReasonCode::NotAuthorized, text, WhyRefused::Will);
+    }
+    if fx.charge_will(&attach.client_id, will) == Permission::Denied {
+        let text = "the client has published more than it may, and its will counts as a publish";
+        return refuse(ReasonCode::QuotaExceeded, text, WhyRefused::WillRate);
+    }
+    Ok(())
 }
 
 /// Whether the highest QoS must be announced.

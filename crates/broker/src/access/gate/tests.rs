@@ -197,6 +197,54 @@ fn topic_and_properties_are_paid_for_like_the_payload() {
 }
 
 #[test]
+fn a_will_counts_as_a_publish_and_is_denied_to_who_owes() {
+    let of_settings = Limits {
+        messages_per_second: Some(5),
+        bytes_per_second: Some(100),
+        ..Limits::default()
+    };
+    let will = |payload: &str| Will {
+        topic: "w".into(),
+        properties: Box::default(),
+        payload: payload.as_bytes().into(),
+        qos: QoS::AtMostOnce,
+        retain: false,
+        delay_seconds: 0,
+        expiry_seconds: None,
+    };
+    let now = Tick(1_000);
+    let table = table(&["allow all #"]).with_process(of_settings);
+    for (will, expected) in [(will("x"), 6), (will(&"x".repeat(299)), 1)] {
+        for log_in in [false, true] {
+            let quotas = Quotas::default();
+            let mut granted = 0;
+            let come = |now: Tick| {
+                let mut gate = if log_in {
+                    logged_in(&table)
+                } else {
+                    Gate::open(&table)
+                };
+                let answer = gate.charge_will(now, &quotas, Name::ClientId("c1"), &will);
+                gate.end_publishing(now);
+                answer
+            };
+            while come(now) == Permission::Granted {
+                granted += 1;
+            }
+            assert_eq!(granted, expected, "{will:?}");
+            assert_eq!(come(Tick(now.0 + 100)), Permission::Denied);
+            assert_eq!(come(Tick(now.0 + 3_000)), Permission::Granted);
+        }
+    }
+    let mut open = Gate::open(&Table::default());
+    let quotas = Quotas::default();
+    for _ in 0..1_000 {
+        let granted = open.charge_will(now, &quotas, Name::ClientId("c1"), &will("x"));
+        assert_eq!(granted, Permission::Granted, "nothing limits it");
+    }
+}
+
+#[test]
 fn the_settings_limit_whom_the_table_does_not() {
     let of_settings = Limits {
         messages_per_second: Some(10),

@@ -197,6 +197,35 @@ fn a_will_that_may_not_be_left_is_named_as_the_reason() {
 }
 
 #[test]
+fn a_will_that_is_not_paid_for_is_refused_with_its_connect_in_both_versions() {
+    let will = codec::Will {
+        topic: TopicName::new("t").unwrap(),
+        payload: Binary::new(b"gone").unwrap(),
+        qos: codec::QoS::AtMostOnce,
+        retain: false,
+        properties: Properties::EMPTY,
+    };
+    for (version, code) in [(V5, 0x97), (V311, 3)] {
+        let mut client = Client::new(version, |_| {});
+        client.shell.owes = true;
+        client.connects(&Hello {
+            will: Some(will),
+            ..Hello::default()
+        });
+        let answer = client.receives();
+        assert_eq!(answer[3], code, "{answer:?}");
+        let text = "the client has published more than it may, and its will counts as a publish";
+        let expected = (version == V5).then(|| text.to_owned());
+        assert_eq!(texts(&answer, version), [expected]);
+        assert_eq!(client.shell.told, ["c: will t"]);
+    }
+    let mut without = Client::new(V5, |_| {});
+    without.shell.owes = true;
+    without.connects(&Hello::default());
+    assert!(without.shell.told.is_empty(), "it leaves nothing");
+}
+
+#[test]
 fn each_end_says_why() {
     type End = fn(&mut Client);
     let ends: [(&str, End); 4] = [

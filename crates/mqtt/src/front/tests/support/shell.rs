@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use courser_contract::{
     Asked, CloseCause, Destinations, Dropped, FrontEffects, PartitionId, Permission, Publish,
-    PubrecCan, QoS, RequestPart, Routed, Ticket, ToHome,
+    PubrecCan, QoS, RequestPart, Routed, Ticket, ToHome, Will,
 };
 
 use super::{HOME, VOLATILE};
@@ -24,6 +24,8 @@ pub(in crate::front::tests) struct Shell {
     pub(in crate::front::tests) denied: Vec<String>,
     /// What of it was told, with whom.
     pub(in crate::front::tests) told: Vec<String>,
+    /// Whether the client has published more than it may.
+    pub(in crate::front::tests) owes: bool,
     /// After so many publishes the turn's work is done; none: never.
     pub(in crate::front::tests) spent_after: Option<usize>,
     random: u64,
@@ -40,6 +42,7 @@ impl Shell {
             destinations: vec![HOME],
             denied: Vec::new(),
             told: Vec::new(),
+            owes: false,
             spent_after: None,
             random: 1,
         }
@@ -93,6 +96,15 @@ impl FrontEffects for Shell {
 
     fn received(&mut self, publish: &Publish<'_>) {
         self.received[publish.qos as usize] += 1;
+    }
+
+    fn charge_will(&mut self, client_id: &str, will: &Will) -> Permission {
+        self.told.push(format!("{client_id}: will {}", will.topic));
+        if self.owes {
+            Permission::Denied
+        } else {
+            Permission::Granted
+        }
     }
 
     fn refuses(&mut self, _: &Destinations) -> bool {
