@@ -118,6 +118,12 @@ impl Quota {
         quota
     }
 
+    /// By when all that was published is paid for, in nanoseconds of the caller's clock.
+    #[must_use]
+    pub fn paid_by(&self) -> u64 {
+        self.buckets().map(Bucket::paid).max().unwrap_or(0)
+    }
+
     fn buckets(&self) -> impl Iterator<Item = &Bucket> {
         [&self.messages, &self.bytes].into_iter().flatten()
     }
@@ -149,8 +155,7 @@ impl Quota {
     /// Whether all that was published is paid for, so that it is as good as a new one.
     #[must_use]
     pub fn is_paid(&self, now_ms: u64) -> bool {
-        let now = nanos(now_ms);
-        self.buckets().all(|bucket| bucket.paid() <= now)
+        self.paid_by() <= nanos(now_ms)
     }
 }
 

@@ -5,12 +5,16 @@
 //! coming again, taken over or not, on whichever shard. Those that leave their name to the server have a new one each time, and nobody can tell
 //! one that comes again from another one: all of one address (and user) are one client here.
 //!
+//! What a client of a user owes when it goes is its user's: the next new client of that user takes the debt over, of several the one that is paid first. So
+//! a user publishes no more under ever new client ids than as many clients as it has at once may, and each debt is paid once.
+//!
 //! Invariants:
 //! - of those who are gone no more than [`GONE_MAX`] are remembered; the one that went first is forgotten for another
 //! - one that is here is never forgotten
+//! - `debts` has who is gone, owes and had logged in, and nobody else
 
-use std::collections::hash_map::{Entry, RandomState};
-use std::collections::{HashMap, VecDeque};
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +25,7 @@ use courser_mqtt::front::is_assigned_client_id;
 
 use super::throttle::Origin;
 
-/// Clients that are gone and have not paid: some 100 bytes each.
+/// Clients that are gone and have not paid: some 200 bytes each.
 const GONE_MAX: usize = 65_536;
 /// So many of them are looked at whenever somebody comes or goes, of which each adds one at most.
 const LOOKED_AT: usize = 4;
@@ -54,22 +58,45 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Of a client, keyed by the process: nobody outside can find two that are the same.
+/// Of a client or a user, keyed by the process: nobody outside can find two that are the same.
 type Key = u64;
+
+/// Who it is, without names.
+#[derive(Clone, Copy, Debug)]
+struct Keys {
+    client: Key,
+    user: Option<Key>,
+}
 
 #[derive(Debug)]
 struct Known {
     quota: Arc<Quota>,
+    user: Option<Key>,
     /// Connections that take from it.
     here: u32,
-    /// Whether it is in the list of those who are gone, or was when it came again.
-    listed: bool,
+    /// Its number in the list of those who are gone, where it is, or was when it came again.
+    listed: Option<u64>,
 }
+
+impl Known {
+    /// What it owes on behalf of its user, which stays as it is while it is gone.
+    fn debt(&self, client: Key) -> Option<Debt> {
+        let paid_by = self.quota.paid_by();
+        self.user.map(|user| (user, paid_by, client))
+    }
+}
+
+/// User, by when it is paid, client.
+type Debt = (Key, u64, Key);
 
 #[derive(Debug, Default)]
 struct Clients {
     known: HashMap<Key, Known>,
-    gone: VecDeque<Key>,
+    /// Who is gone, by number. Of a client that has another number, or none, it says nothing.
+    gone: VecDeque<(u64, Key)>,
+    /// The number of the next one.
+    number: u64,
+    debts: BTreeSet<Debt>,
 }
 
 #[derive(Debug, Default)]
@@ -99,32 +126,62 @@ impl Quotas {
 
     /// A connection of a client begins to publish, with what the client has not paid for.
     pub(crate) fn join(&self, whose: &Whose<'_>, rates: Rates, now: Tick) -> Joined {
-        let key = self.0.hasher.hash_one(whose);
+        let client = self.0.hasher.hash_one(whose);
+        let user = whose.user.map(|user| self.0.hasher.hash_one(user));
         let mut clients = self.clients();
         clients.forget_paid(now);
         Joined {
             quotas: self.clone(),
-            key,
-            quota: clients.join(key, rates),
+            key: client,
+            quota: clients.join(Keys { client, user }, rates),
         }
     }
 }
 
 impl Clients {
-    fn join(&mut self, key: Key, rates: Rates) -> Arc<Quota> {
-        let known = match self.known.entry(key) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(Known {
-                quota: Arc::new(Quota::new(rates)),
+    fn join(&mut self, keys: Keys, rates: Rates) -> Arc<Quota> {
+        let mut known = match self.known.remove(&keys.client) {
+            Some(known) => {
+                self.forgive(keys.client, &known);
+                known
+            }
+            None => Known {
+                quota: self
+                    .take_over(keys.user)
+                    .unwrap_or_else(|| Arc::new(Quota::new(rates))),
+                user: keys.user,
                 here: 0,
-                listed: false,
-            }),
+                listed: None,
+            },
         };
         known.here += 1;
         if known.quota.rates() != rates {
             known.quota = Arc::new(Quota::renewed(&known.quota, rates));
         }
-        Arc::clone(&known.quota)
+        let quota = Arc::clone(&known.quota);
+        self.known.insert(keys.client, known);
+        quota
+    }
+
+    /// What another client of the user has left behind, which is forgotten for it. If that is paid by now it is as good as nothing.
+    fn take_over(&mut self, user: Option<Key>) -> Option<Arc<Quota>> {
+        let user = user?;
+        let mut debts = self
+            .debts
+            .range((user, 0, Key::MIN)..=(user, u64::MAX, Key::MAX));
+        let debt = *debts.next()?;
+        self.debts.remove(&debt);
+        let (_, _, client) = debt;
+        self.known.remove(&client).map(|known| known.quota)
+    }
+
+    /// Nobody is to take over what a client owes.
+    fn forgive(&mut self, key: Key, known: &Known) {
+        if known.here == 0
+            && let Some(debt) = known.debt(key)
+        {
+            self.debts.remove(&debt);
+        }
     }
 
     /// Somebody has gone: if nobody else of that client is here it is remembered as long as it owes something.
@@ -138,8 +195,13 @@ impl Clients {
         }
         if known.quota.is_paid(now.0) {
             self.known.remove(&key);
-        } else if !std::mem::replace(&mut known.listed, true) {
-            self.gone.push_back(key);
+        } else {
+            self.debts.extend(known.debt(key));
+            if known.listed.is_none() {
+                self.number += 1;
+                known.listed = Some(self.number);
+                self.gone.push_back((self.number, key));
+            }
         }
         if self.gone.len() > GONE_MAX
             && let Some(first) = self.gone.pop_front()
@@ -151,23 +213,28 @@ impl Clients {
     /// Looks at some of those who are gone, and forgets who has paid.
     fn forget_paid(&mut self, now: Tick) {
         for _ in 0..LOOKED_AT.min(self.gone.len()) {
-            if let Some(key) = self.gone.pop_front()
-                && !self.unlist(key, |quota| quota.is_paid(now.0))
+            if let Some(place) = self.gone.pop_front()
+                && !self.unlist(place, |quota| quota.is_paid(now.0))
             {
-                self.gone.push_back(key);
+                self.gone.push_back(place);
             }
         }
     }
 
     /// Somebody is out of the list, and is forgotten if it is gone and `may` be; false: it has to stay in it.
-    fn unlist(&mut self, key: Key, may: impl Fn(&Quota) -> bool) -> bool {
+    fn unlist(&mut self, (number, key): (u64, Key), may: impl Fn(&Quota) -> bool) -> bool {
         let Some(known) = self.known.get_mut(&key) else {
             return true;
         };
+        if known.listed != Some(number) {
+            return true;
+        }
         if known.here > 0 {
-            known.listed = false;
+            known.listed = None;
         } else if may(&known.quota) {
-            self.known.remove(&key);
+            if let Some(known) = self.known.remove(&key) {
+                self.forgive(key, &known);
+            }
         } else {
             return false;
         }

@@ -37,6 +37,17 @@ fn count(quotas: &Quotas) -> (usize, usize) {
     (clients.known.len(), clients.gone.len())
 }
 
+/// The invariant of `debts`.
+fn check_debts(quotas: &Quotas) {
+    let clients = quotas.clients();
+    let in_debt = |(key, known): (&Key, &Known)| {
+        let is_gone = known.here == 0;
+        is_gone.then(|| known.debt(*key)).flatten()
+    };
+    let debts: BTreeSet<Debt> = clients.known.iter().filter_map(in_debt).collect();
+    assert_eq!(clients.debts, debts);
+}
+
 #[test]
 fn who_comes_again_and_again_publishes_no_more_than_who_stays() {
     for whose in [named(None, "c1"), named(Some("anna"), "c1"), nameless(1)] {
@@ -91,6 +102,86 @@ fn what_one_client_owes_is_not_owed_by_another_one() {
         assert_eq!(publish(&one, now), 6, "{whose:?}");
         one.leave(now);
     }
+}
+
+#[test]
+fn a_user_publishes_no_more_under_ever_new_client_ids_than_as_many_clients_as_it_has_at_once() {
+    for at_once in [1, 3] {
+        let quotas = Quotas::default();
+        let (mut messages, mut names) = (0, 0_u64..);
+        for ms in (0..10 * SECOND).step_by(10) {
+            let now = Tick(SECOND + ms);
+            let here: Vec<Joined> = names
+                .by_ref()
+                .take(at_once)
+                .map(|name| {
+                    let name = name.to_string();
+                    let user = Some("anna");
+                    let name = Name::ClientId(&name);
+                    quotas.join(&Whose { user, name }, rates(5), now)
+                })
+                .collect();
+            messages += here.iter().map(|it| publish(it, now)).sum::<u64>();
+            for gone in here {
+                gone.leave(now);
+            }
+            check_debts(&quotas);
+            let (known, gone) = count(&quotas);
+            assert!(known <= at_once && gone <= 4 * at_once, "{known}, {gone}");
+        }
+        let most = 50 * at_once as u64..=56 * at_once as u64;
+        assert!(most.contains(&messages), "{at_once}: {messages}");
+    }
+}
+
+#[test]
+fn what_a_client_leaves_behind_is_taken_over_once_and_within_its_user() {
+    let quotas = Quotas::default();
+    let now = Tick(SECOND);
+    let come = |user, client_id| {
+        let one = quotas.join(&named(user, client_id), rates(5), now);
+        (publish(&one, now), one)
+    };
+    let anna = Some("anna");
+    let (first, one) = come(anna, "c1");
+    one.leave(now);
+    assert_eq!((first, count(&quotas)), (6, (1, 1)));
+    let (of_ben, ben) = come(Some("ben"), "c2");
+    let (of_nobody, nobody) = come(None, "c2");
+    assert_eq!((of_ben, of_nobody), (6, 6));
+    let (heir, two) = come(anna, "c2");
+    assert_eq!(heir, 0, "it owes what the first one does");
+    let (another, three) = come(anna, "c3");
+    let (again, one) = come(anna, "c1");
+    assert_eq!((another, again), (6, 6), "they are three at once");
+    for one in [ben, nobody, two, three, one] {
+        one.leave(now);
+    }
+    check_debts(&quotas);
+    assert_eq!(count(&quotas).0, 5);
+    let later = Tick(100 * SECOND);
+    for _ in 0..5 {
+        quotas
+            .join(&named(None, "other"), rates(5), later)
+            .leave(later);
+    }
+    assert_eq!(count(&quotas), (0, 0));
+}
+
+#[test]
+fn of_several_debts_the_one_that_is_paid_first_is_taken_over() {
+    let quotas = Quotas::default();
+    let now = Tick(SECOND);
+    let anna = Some("anna");
+    let come = |client_id, now| quotas.join(&named(anna, client_id), rates(5), now);
+    for (one, owed) in [(come("long", now), 100), (come("short", now), 10)] {
+        one.quota.take(now.0, owed, 0);
+        one.leave(now);
+    }
+    let later = Tick(now.0 + 2 * SECOND - 100);
+    let (first, second) = (come("first", later), come("second", later));
+    assert_eq!(publish(&first, later), 5, "the tenth of a second is owed");
+    assert_eq!(publish(&second, later), 0, "for 18 s");
 }
 
 #[test]
