@@ -7,6 +7,17 @@
     reason = "errors of a command go to standard error"
 )]
 
+/// That of the standard library panics when nobody reads standard error any more, and a command would end with 101 instead of its own code.
+macro_rules! eprintln {
+    ($($text:tt)*) => {{
+        // Whoever does not read what went wrong still gets the code for it.
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("{}\n", format_args!($($text)*)),
+        );
+    }};
+}
+
 mod backup;
 mod bench;
 mod cli;

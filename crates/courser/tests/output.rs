@@ -339,3 +339,43 @@ fn one_document_has_one_shape_whatever_the_verb() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(seen, found, "each verb has a case");
 }
+
+/// `courser config check 2>&1 | head` ended with 101.
+#[test]
+fn a_command_whose_errors_nobody_reads_ends_with_its_own_code() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let done = Command::new(COURSER)
+        .args(["config", "check", "--config", "/nowhere/courser.toml"])
+        .stderr(writer)
+        .status()
+        .expect("it runs");
+    assert_eq!(done.code(), Some(2));
+}
+
+#[test]
+fn what_a_command_was_told_wrong_is_told_back_without_moving_the_cursor() {
+    for told in [
+        &["errors", "x\x1b[31m"][..],
+        &["config", "check", "--config", "/nowhere/\x1b[31m.toml"],
+    ] {
+        let done = Command::new(COURSER).args(told).output().expect("it runs");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{said:?}");
+        assert!(
+            !said.contains('\x1b') && said.contains("\\u{1b}[31m"),
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
+fn a_role_for_a_user_that_is_there_is_asked_for_by_the_flag_that_there_is() {
+    let done = Command::new(COURSER)
+        .args(["user", "set", "anna", "--role", "device"])
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.contains("gets a role by --add-role"), "{said}");
+}

@@ -65,8 +65,18 @@ pub fn read_open(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// As [`read_whole`], and [`ErrorKind::InvalidData`] where it is not UTF-8.
 pub(crate) fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     let bytes = read_whole(path, bytes_max)?;
-    String::from_utf8(bytes)
-        .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not valid UTF-8"))
+    String::from_utf8(bytes).map_err(|error| {
+        let before = error.utf8_error().valid_up_to();
+        let before = String::from_utf8_lossy(&error.as_bytes()[..before]);
+        let line = before.matches('\n').count() + 1;
+        let column = before
+            .rsplit('\n')
+            .next()
+            .map_or(0, |it| it.chars().count())
+            + 1;
+        let message = format!("it is not valid UTF-8 in line {line}, column {column}");
+        io::Error::new(ErrorKind::InvalidData, message)
+    })
 }
 
 #[cfg(test)]
@@ -81,6 +91,17 @@ mod tests {
         assert_eq!(read_whole(&path, 10).expect("it has room"), [7; 10]);
         let error = read_whole(&path, 9).expect_err("it has none");
         assert_eq!(error.kind(), ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn what_is_no_text_is_told_by_its_place() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("courser.toml");
+        std::fs::write(&path, b"[mqtt]\n# \xc3\xbc\xff\n").expect("it can be written");
+        let error = read_text(&path, 100).expect_err("it is no text");
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        let message = "it is not valid UTF-8 in line 2, column 4";
+        assert_eq!(error.to_string(), message);
     }
 
     #[test]

@@ -329,6 +329,11 @@ fn tokens_that_prove_nothing() {
             Err(TokenError::Issuer),
         ),
         (
+            "a list of issuers",
+            good(json!({ "iss": ["https://login.example"] })),
+            Err(TokenError::Claims),
+        ),
+        (
             "no issuer",
             good(json!({ "iss": null })),
             Err(TokenError::Claims),

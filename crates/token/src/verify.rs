@@ -156,6 +156,10 @@ impl Verifier {
                 return Err(TokenError::NotYet);
             }
         }
+        // One text (RFC 7519 section 4.1.1), where the library also takes a list with one that is known.
+        if claims.get("iss").is_some_and(|issuer| !issuer.is_string()) {
+            return Err(TokenError::Claims);
+        }
         let user = find(claims, &self.policy.user_claim)
             .and_then(Value::as_str)
             .and_then(|name| UserName::new(name).ok())

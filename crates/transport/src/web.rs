@@ -15,6 +15,8 @@ mod mask;
 
 use std::net::IpAddr;
 
+use tungstenite::Error;
+use tungstenite::error::ProtocolError;
 use tungstenite::handshake::client::generate_key;
 use tungstenite::handshake::derive_accept_key;
 use tungstenite::handshake::machine::TryParse;
@@ -291,7 +293,12 @@ fn judge(server: &WebServer, request: &Request) -> Result<(), WebError> {
     if request.uri().path() != server.path {
         return Err(WebError::OtherPath);
     }
-    create_response(request).map_err(|_| WebError::NoUpgrade)?;
+    create_response(request).map_err(|error| match error {
+        Error::Protocol(
+            ProtocolError::MissingSecWebSocketKey | ProtocolError::InvalidSecWebSocketKey,
+        ) => WebError::Malformed,
+        _ => WebError::NoUpgrade,
+    })?;
     let mut offered = request
         .headers()
         .get_all(header::SEC_WEBSOCKET_PROTOCOL)

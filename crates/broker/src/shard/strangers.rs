@@ -56,10 +56,12 @@ fn looks_like(bytes: &[u8]) -> &'static str {
     let is_http = HTTP.into_iter().any(begins);
     match begins(b"PROXY ") {
         true if is_http => {
-            "a PROXY header or HTTP: the listener has no proxies, and is for MQTT alone"
+            "a PROXY header or HTTP: the listener has no proxies or has read a header already, and is for MQTT alone"
         }
-        true => "a PROXY header: the listener has no proxies",
-        false if begins(PROXY_2) => "a PROXY header of version 2: the listener has no proxies",
+        true => "a PROXY header: the listener has no proxies, or has read a header already",
+        false if begins(PROXY_2) => {
+            "a PROXY header of version 2: the listener has no proxies, or has read a header already"
+        }
         false if bytes[0] == TLS => "TLS: the listener has none, or it is within its own",
         false if is_http => "HTTP or WebSocket: the listener is for MQTT alone",
         false => "neither CONNECT nor anything else that is known here",
@@ -78,7 +80,7 @@ mod tests {
         };
         check(
             b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n",
-            "a PROXY header: ",
+            "a PROXY header: the listener has no proxies, or has read a header already",
         );
         check(b"PR", "a PROXY header: ");
         check(b"P", "a PROXY header or HTTP");

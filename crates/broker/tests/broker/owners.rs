@@ -241,6 +241,42 @@ fn i9_a_client_is_not_cut_by_its_keep_alive_while_it_is_held_for_its_debt() {
     assert_eq!(counter(&summary, "closed_keep_alive"), 1);
 }
 
+/// Connecting with a will and dropping the socket is a publish, and cost nothing.
+#[test]
+fn i9_wills_are_paid_for_like_publishes() {
+    let (broker, address) = with_anna(2, &["allow all #"]);
+    let limits = Limits {
+        messages_per_second: Some(5),
+        ..Limits::default()
+    };
+    limit(&broker, Limits::default(), limits);
+    let mut will = vec![0];
+    will.extend(text("gone"));
+    will.extend(text("x"));
+    let hello = Hello {
+        client_id: "same",
+        flags: 2 | 4,
+        will: &will,
+        ..Hello::default()
+    };
+    let begun = Instant::now();
+    let codes: Vec<u8> = (0..40).map(|_| hello.code(address)).collect();
+    let most = 5.0 * (begun.elapsed().as_secs_f64() + 1.0) + 1.0;
+    let taken = codes.iter().filter(|code| **code == 0).count();
+    assert!(taken >= 5 && taken as f64 <= most, "{taken} of {most}");
+    assert!(
+        codes.iter().all(|code| [0, 0x97].contains(code)),
+        "{codes:?}"
+    );
+    // Without one it is let in, and waits.
+    let without = Hello {
+        client_id: "same",
+        ..Hello::default()
+    };
+    assert_eq!(without.code(address), 0);
+    broker.stop().expect("nothing failed");
+}
+
 #[test]
 fn i9_qos_2_of_a_kept_session_is_paid_for_and_counted() {
     let (broker, address) = with_anna(2, &["allow all #"]);

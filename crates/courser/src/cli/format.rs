@@ -10,7 +10,7 @@ use courser_client::{Message, MessageProperty, QoS};
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
 use super::payload::PayloadFlags;
-use super::plain::{plain, plain_json};
+use super::plain::{plain, plain_json, plain_payload};
 
 /// The QoS of a number that clap has checked.
 ///
@@ -33,7 +33,7 @@ pub(crate) struct Format {
 pub(crate) enum Target {
     /// A file or another program: every byte as it came, as Mosquitto prints it.
     Program,
-    /// Somebody who looks at it: topics and properties, which others have made up, cannot move the cursor. Payloads are as they came.
+    /// Somebody who looks at it: what others have made up, topics, properties and payloads, cannot move the cursor.
     Terminal,
 }
 
@@ -275,6 +275,9 @@ impl Format {
                     Cow::Owned(plain_json(text).into_bytes())
                 }
                 Ok(Some(text)) => Cow::Borrowed(text.as_bytes()),
+                Ok(None) | Err(_) if self.target == Target::Terminal => {
+                    plain_payload(&message.payload)
+                }
                 Ok(None) | Err(_) => Cow::Borrowed(&message.payload),
             },
             at,
@@ -650,7 +653,7 @@ mod tests {
         let evil = "a\x1b[2J\r\u{9b}";
         let message = Message {
             topic: evil.into(),
-            payload: b"\x1b[1mbold".to_vec(),
+            payload: b"\x1b[1mbold\n\t\xc3\xbc\xff\x9b".to_vec(),
             properties: vec![MessageProperty::User(evil.into(), evil.into())],
             ..message()
         };
@@ -661,13 +664,17 @@ mod tests {
                 format.write(&message, Timestamp::UNIX_EPOCH, &mut out),
                 Ok(())
             );
-            String::from_utf8(out).expect("text")
+            out
         };
+        let bytes = written("%p", Target::Program);
+        assert_eq!(bytes, message.payload, "to a program every byte as it came");
+        let written =
+            |format: &str, target| String::from_utf8(written(format, target)).expect("text");
         let escaped = "a\\u{1b}[2J\\r\\u{9b}";
         let (terminal, program) = (Target::Terminal, Target::Program);
         assert_eq!(written("%t", terminal), escaped);
         assert_eq!(written("%P", terminal), format!("{escaped}:{escaped}"));
-        assert_eq!(written("%p", terminal), "\x1b[1mbold");
+        assert_eq!(written("%p", terminal), "\\u{1b}[1mbold\n\tü\\xff\\x9b");
         let json = written("%j", terminal);
         assert!(!json.contains(char::is_control), "{json:?}");
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON still");

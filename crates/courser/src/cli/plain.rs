@@ -1,5 +1,7 @@
 //! Texts of clients on a terminal or in a log: what a client has named itself cannot move a cursor, nor begin a line of its own.
 
+use std::borrow::Cow;
+
 /// Whether a letter is shown as it is: no control characters, none that turn the direction of writing or are not seen.
 fn is_plain(letter: char) -> bool {
     !letter.is_control()
@@ -19,7 +21,29 @@ pub(crate) fn plain(text: &str) -> String {
     plain
 }
 
-/// The same for text of several lines.
+/// A payload in which control characters are escaped, and bytes that are no text; line ends and tabs stay.
+pub(crate) fn plain_payload(payload: &[u8]) -> Cow<'_, [u8]> {
+    let stays = |letter: char| !letter.is_control() || matches!(letter, '\n' | '\t');
+    if str::from_utf8(payload).is_ok_and(|text| text.chars().all(stays)) {
+        return Cow::Borrowed(payload);
+    }
+    let mut plain = String::with_capacity(payload.len());
+    for chunk in payload.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            if stays(letter) {
+                plain.push(letter);
+            } else {
+                plain.extend(letter.escape_default());
+            }
+        }
+        for byte in chunk.invalid() {
+            plain.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    Cow::Owned(plain.into_bytes())
+}
+
+/// [`plain`] for text of several lines.
 pub(crate) fn plain_lines(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(plain).collect();
     lines.join("\n")

@@ -73,7 +73,7 @@ fn hidden(prompt: &str) -> io::Result<String> {
     io::stderr().flush()?;
     let line = first_line(stdin.lock());
     tcsetattr(&stdin, OptionalActions::Flush, &before)?;
-    eprintln!();
+    eprintln!("");
     line
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::print::OutputFlags;
 use crate::cli::exit::{Exit, usage};
+use crate::cli::plain::{plain, quoted};
 
 /// Flags of `courser errors`.
 #[derive(Args, Debug)]
@@ -144,7 +145,10 @@ pub(crate) fn run(arguments: &Errors) -> Exit {
     match found {
         Some(found) => output.value(&found).into(),
         None => {
-            eprintln!("courser: there is no error {text}: courser errors lists all");
+            eprintln!(
+                "courser: there is no error {}: courser errors lists all",
+                plain(text)
+            );
             Exit::NotFound
         }
     }
@@ -152,7 +156,8 @@ pub(crate) fn run(arguments: &Errors) -> Exit {
 
 fn wrong(text: &str) -> String {
     format!(
-        "\"{text}\" is no number of an error: write 1100, or 0x87 or 135 for a reason code of MQTT"
+        "{} is no number of an error: write 1100, or 0x87 or 135 for a reason code of MQTT",
+        quoted(text)
     )
 }
 

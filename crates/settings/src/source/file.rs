@@ -78,7 +78,8 @@ impl Sources {
         let text = match read_text(path, FILE_BYTES_MAX) {
             Ok(text) => text,
             Err(error) => {
-                return self.refuse(named.clone(), format!("cannot read {name}: {error}"));
+                let message = format!("cannot read {}: {error}", escaped(&name));
+                return self.refuse(named.clone(), message);
             }
         };
         self.files += 1;
@@ -96,8 +97,16 @@ impl Sources {
     fn read_text(&mut self, place: Place<'_>) {
         let (document, errors) = DeTable::parse_recoverable(place.text);
         for error in errors {
-            let origin = place.of(error.span().map_or(place.text.len(), |span| span.start));
-            self.refuse(origin, escaped(error.message()));
+            let span = error.span();
+            let origin = place.of(span.as_ref().map_or(place.text.len(), |span| span.start));
+            let message = match error.message() {
+                "duplicate key" => match span.and_then(|span| place.text.get(span)) {
+                    Some(key) => format!("duplicate key {key}"),
+                    None => "duplicate key".to_owned(),
+                },
+                message => message.to_owned(),
+            };
+            self.refuse(origin, escaped(&message));
         }
         // First of all, so that the file wins over what it includes.
         if let Some(value) = document.get_ref().get(INCLUDE) {

@@ -547,3 +547,23 @@ proptest! {
         let _ = file(&text);
     }
 }
+
+#[test]
+fn a_key_that_stands_twice_is_named() {
+    refused(
+        file("[mqtt]\nqos_max = 1\nqos_max = 2\n"),
+        "courser.toml:3:1: duplicate key qos_max",
+    );
+}
+
+#[test]
+fn the_name_of_a_file_that_is_not_there_moves_no_cursor() {
+    let result = Sources::new()
+        .load("--config", Path::new("no\u{1b}[31m.toml"))
+        .check();
+    let message = result.expect_err("it is not there").to_string();
+    assert!(
+        message.contains("cannot read no\\u{1b}[31m.toml"),
+        "{message:?}"
+    );
+}

@@ -109,9 +109,18 @@ struct UserChange {
     /// A role that it loses; as often as wanted
     #[arg(long, value_name = "ROLE")]
     remove_role: Vec<String>,
+    /// What `user add` has
+    #[arg(long, hide = true, value_parser = no_role)]
+    #[expect(dead_code, reason = "it is refused with a hint")]
+    role: Option<String>,
     /// A limit, as messages_per_second=100, or =none to take it away; as often as wanted
     #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = limits::limit)]
     quotas: Vec<Limit>,
+}
+
+/// Who writes `--role` may mean to add one or to have no other.
+fn no_role(_: &str) -> Result<String, &'static str> {
+    Err("a user that is there gets a role by --add-role and loses one by --remove-role")
 }
 
 impl UserChange {

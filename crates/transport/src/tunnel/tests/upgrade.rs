@@ -119,6 +119,9 @@ fn other_requests_are_refused_with_a_status() {
         (&[("HTTP/1.1", "HTTP/1.0")], "400"),
         (&[("Upgrade: websocket", "Upgrade: h2c")], "426"),
         (&[("Version: 13", "Version: 8")], "426"),
+        // An upgrade it is, but none that can be answered.
+        (&[("dGhlIHNhbXBsZSBub25jZQ==", "abc")], "400"),
+        (&[("Sec-WebSocket-Key", "Sec-WebSocket-Kex")], "400"),
         (&[], "101"),
         (&[("mqttv3.1, mqtt", "mqttv3.1, mqtts")], "400"),
         (&[("Sec-WebSocket-Protocol: mqttv3.1, mqtt\r\n", "")], "400"),
