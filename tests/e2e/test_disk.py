@@ -177,6 +177,17 @@ def fill(publisher: RawClient, topic: str, payload: bytes) -> int:
     return accepted
 
 
+def fill_up(publisher: RawClient, topic: str, payload: bytes) -> int:
+    """The same until it stays full: checkpoints give some room back at first."""
+    accepted, refused_since = fill(publisher, topic, payload), time.monotonic()
+    while time.monotonic() - refused_since < 3:
+        if publish(publisher, topic, b"%06d" % accepted + payload, accepted % 60000 + 1) == 0:
+            accepted, refused_since = accepted + 1, time.monotonic()
+        else:
+            time.sleep(0.05)
+    return accepted
+
+
 def drain(consumer: RawClient, count: int) -> None:
     """Takes what was stored, all of it and in order."""
     for number in range(count):
@@ -200,7 +211,8 @@ def seconds_until_accepted(publisher: RawClient, topic: str) -> float:
 def test_d8_a_full_disk_refuses_and_recovers(small_disk):
     """A disk that fills up: publishes are refused with 0x97, the rest goes on, and room comes back when sessions are drained.
 
-    The rest, that is deliveries of what is not kept, new subscriptions, new kept sessions, and the end of a QoS 2 exchange that had begun.
+    The rest, that is deliveries of what is not kept, subscriptions and sessions that are not, sessions that are there, and the end of a QoS 2
+    exchange that had begun. New sessions and subscriptions that are kept are refused as well.
 
     v5 [MQTT-3.4.2-1]
     """
@@ -214,21 +226,29 @@ def test_d8_a_full_disk_refuses_and_recovers(small_disk):
     under_way, _ = raw.resume("under way")
     under_way.send(wire.publish(V5, raw.topic(), b"exactly once", qos=2, packet_id=1))
     assert under_way.expect(PUBREC, packet_id=1).reason == 0
+    old = RawClient(found.address, V3)
+    old.connect(raw.client_id("old"), clean=False)
     accepted = fill(publisher, raw.topic(), b"x" * 4000)
     assert accepted > 500
     # What is not kept goes on.
     publisher.send(wire.publish(V5, raw.topic("live"), b"still here"))
     live.expect(PUBLISH, payload=b"still here")
-    # So does what the reserve pays for: a subscription, a session, the end of an exchange.
+    # So do subscriptions and sessions that are not kept either, and what the reserve pays for: the end of an exchange.
     assert live.subscribe(raw.topic("later"), qos=1).reasons == [1]
-    new, present = raw.resume("new")
-    assert not present
-    assert new.subscribe(raw.topic("later"), qos=1).reasons == [1]
+    new = raw.subscriber(raw.topic("later"), name="new", qos=1)
     under_way.send(wire.ack(PUBREL, 1))
     assert under_way.expect(PUBCOMP, packet_id=1).reason == 0
     publisher.send(wire.publish(V5, raw.topic("later"), b"subscribed"))
     for subscriber in (live, new):
         subscriber.expect(PUBLISH, payload=b"subscribed")
+    # Nothing new is kept.
+    for version, connect, subscribe in ((V5, 0x97, 0x97), (V3, 3, 0x80)):
+        refused = RawClient(found.address, version)
+        properties = {"session_expiry": 3600} if version == V5 else ()
+        refused.send(wire.connect(version, raw.client_id("later"), clean=False, properties=properties))
+        assert refused.expect_refused(connect) == connect
+        kept = under_way if version == V5 else old
+        assert kept.subscribe(raw.topic("later"), qos=1).reasons == [subscribe]
     assert publish(publisher, raw.topic(), b"x" * 4000, 60_000) == 0x97, "it was full all the time"
     # So do sessions and acknowledgements; killing it changes nothing.
     found.stop(signal.SIGKILL)
@@ -237,18 +257,78 @@ def test_d8_a_full_disk_refuses_and_recovers(small_disk):
     assert present
     absent.answer(absent.expect(PUBLISH, payload=b"exactly once"))
     drain(absent, accepted)
-    # What was acknowledged on the full disk is there: the hold is gone, the new session and what it is subscribed to are not.
+    # What was acknowledged on the full disk is there: the hold is gone.
     under_way, present = raw.resume("under way")
     assert present
     under_way.send(wire.ack(PUBREL, 1))
     assert under_way.expect(PUBCOMP, packet_id=1).reason == 0x92
-    new, present = raw.resume("new")
-    assert present
     publisher = raw.connect("pub")
     seconds_until_accepted(publisher, raw.topic())
     absent.answer(absent.expect(PUBLISH, payload=b"again"))
+    new, present = raw.resume("later")
+    assert not present
+    assert new.subscribe(raw.topic("later"), qos=1).reasons == [1]
     assert publish(publisher, raw.topic("later"), b"kept", 1) == 0
     new.answer(new.expect(PUBLISH, payload=b"kept"))
+    raw.release()
+    assert found.stop() == 0
+
+
+def test_m47_nobody_uses_the_reserve_of_a_full_disk_up(small_disk):
+    """Clients that come, again and again, with large wills and long filters: who has messages gets them, also after a kill.
+
+    Each round wants to write more than the reserve.
+    """
+    found = broker(small_disk / "broker", checkpoint_bytes="1MiB").start()
+    raw = Raw(found, V5)
+    absent, _ = raw.resume("absent")
+    absent.subscribe(raw.topic(), qos=1)
+    absent.close()
+    heir, _ = raw.resume("heir")
+    heir.subscribe(raw.topic("will"), qos=1)
+    heir.close()
+    known, _ = raw.resume("known")
+    long = "x" * 4000
+    assert known.subscribe(long, qos=1).reasons == [1]
+    known.close()
+    publisher = raw.connect("pub")
+    accepted = fill_up(publisher, raw.topic(), b"x" * 4000)
+    will = wire.Will(raw.topic("will"), b"x" * 12_000, qos=1)
+
+    def comes(name: str, **options) -> int:
+        client = raw.open()
+        client.send(wire.connect(V5, raw.client_id(name), properties={"session_expiry": 3600}, **options))
+        reason = client.expect(CONNACK).reason
+        client.close()
+        return reason
+
+    for number in range(500):
+        assert comes(f"new {number}", clean=False, will=will) == 0x97
+        assert comes(f"new {number}", clean=False) == 0x97
+        assert comes("known", clean=False, will=will) == 0x97
+        assert comes("known", clean=False) == 0
+    # Small wills are taken, as many as are nothing beside the reserve; then not even these.
+    small = wire.Will(raw.topic("will"), b"x" * 100, qos=1)
+    came = 0
+    while comes("known", clean=False, will=small) == 0:
+        came += 1
+    assert 10 < came < 40
+    known, _ = raw.resume("known")
+    for number in range(500):
+        assert known.subscribe(f"{number}{long}", qos=1).reasons == [0x97]
+        assert known.subscribe(long, qos=1).reasons == [1]
+    assert readiness(found) == (200, "ready\n")
+    found.stop(signal.SIGKILL)
+    found.start()
+    absent, present = raw.resume("absent")
+    assert present
+    drain(absent, accepted)
+    heir, present = raw.resume("heir")
+    assert present
+    for _ in range(came):
+        heir.answer(heir.expect(PUBLISH, payload=small.payload))
+    heir.ping()
+    seconds_until_accepted(raw.connect("pub"), raw.topic())
     raw.release()
     assert found.stop() == 0
 

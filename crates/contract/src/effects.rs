@@ -76,6 +76,8 @@ pub enum WhyRefused {
     Sessions,
     /// Memory is short.
     Memory,
+    /// The disk is.
+    Disk,
     /// The listener has no such authentication method.
     NoSuchMethod,
 }

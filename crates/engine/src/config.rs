@@ -59,8 +59,15 @@ pub enum DiskRoom {
     /// For everything.
     #[default]
     Enough,
-    /// Only for what was let in before: its results, releases and forwards (M47).
+    /// Only for what was let in before: its results, releases and forwards, and connections that take it away or end it (M47).
     Short,
+}
+
+impl DiskRoom {
+    /// Bytes of wills that clients with a session may bring to a partition while its disk is short. Each may be written once more in every
+    /// partition when it goes: with 16 partitions that is little more than 1 MiB in all, of a reserve of at least three segments of that size.
+    /// Some forty clients that say where they are gone have room in it.
+    pub const WILL_BYTES: usize = 4 << 10;
 }
 
 /// Room in the memory of the process for messages that wait.

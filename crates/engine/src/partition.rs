@@ -27,6 +27,8 @@ pub struct Partition {
     pub(crate) lead: Lead,
     pub(crate) gather: Gather,
     pub(crate) disk_room: DiskRoom,
+    /// Bytes of wills that may still come while the disk is short.
+    pub(crate) will_room: usize,
     pub(crate) memory_room: MemoryRoom,
     pub(crate) session_room: SessionRoom,
     pub(crate) recalls: Recalls,
@@ -71,6 +73,7 @@ impl Partition {
             lead: Lead::default(),
             gather: Gather::default(),
             disk_room: DiskRoom::Enough,
+            will_room: DiskRoom::WILL_BYTES,
             memory_room: MemoryRoom::Enough,
             session_room: SessionRoom::Enough,
             recalls: Recalls::default(),
@@ -520,10 +523,15 @@ impl Partition {
         }
     }
 
-    /// Says how much room its disk has. While it is short, publishes that would be kept are refused; results, releases, forwards
-    /// and sessions go on, out of what is left (M47). Volatile partitions are not told.
+    /// Says how much room its disk has. While it is short, publishes that would be kept are refused, and so are new sessions and
+    /// subscriptions; results, releases, forwards and the sessions that there are go on, out of what is left (M47). Volatile partitions are
+    /// not told.
     pub const fn set_disk_room(&mut self, room: DiskRoom) {
         self.disk_room = room;
+        match room {
+            DiskRoom::Enough => self.will_room = DiskRoom::WILL_BYTES,
+            DiskRoom::Short => {}
+        }
     }
 
     /// Says how much room the process has for messages that wait. While it is short, a numbered publish is refused that would

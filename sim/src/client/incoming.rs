@@ -333,7 +333,10 @@ impl Client {
                 ProtocolVersion::V5 => ReasonCode::QuotaExceeded,
                 ProtocolVersion::V311 => ReasonCode::UnspecifiedError,
             };
-            if code == quota && ctx.oracle.may_be_refused(life) {
+            // A session that is kept gets no new ones while the disk has only its reserve (M47).
+            let has_no_room =
+                ctx.oracle.may_be_refused(life) || ctx.oracle.may_be_unavailable(ctx.now);
+            if code == quota && has_no_room {
                 ctx.counts.refused += 1;
                 continue;
             }

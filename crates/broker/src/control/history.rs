@@ -121,6 +121,7 @@ words_of_refusals! {
     WillRate: "it has published more than it may, and its will counts as a publish",
     Sessions: "there are as many sessions as there may be",
     Memory: "memory is short",
+    Disk: "the disk is short of room: clients that have a session come in, with a small will or none",
     NoSuchMethod: "the listener has no such authentication method",
 }
 

@@ -151,6 +151,8 @@ pub enum ConnectRefusal {
     QuotaExceeded,
     /// Memory is short.
     NoMemory,
+    /// The disk is.
+    NoDisk,
     /// A newer connection with the same client id is already waiting.
     TakenOver,
 }

@@ -12,7 +12,7 @@ use courser_contract::{
 
 use super::{Going, Live, WillGoes, group_name};
 use crate::{
-    Partition, PlantedPartition, SessionRoom,
+    DiskRoom, Partition, PlantedPartition, SessionRoom,
     entry::{AttachFact, Rare},
     ids::Owner,
     lead::{After, Attaching, Client, Fenced, Holder, Role, Waiting},
@@ -41,6 +41,9 @@ impl Partition {
         if !self.has_session_room(&attach) {
             return refuse(attach.front, ConnectRefusal::NoMemory, fx);
         }
+        if !self.takes_disk_room(&attach) {
+            return refuse(attach.front, ConnectRefusal::NoDisk, fx);
+        }
         let planted_early = self.is_planted(PlantedPartition::LetInEarly);
         let since = self.wall();
         match self.lead.registry.clients.get_mut(&attach.client_id) {
@@ -66,6 +69,28 @@ impl Partition {
             SessionRoom::Enough => true,
             SessionRoom::Clean | SessionRoom::Short => ends || self.has_session_as_large(attach),
             SessionRoom::None => self.has_session_as_large(attach),
+        }
+    }
+
+    /// Whether what a connection would write has room on the disk, and takes that room (M47). While it is short, who has a session comes in, to
+    /// take its messages away or to end it; nobody gets a new one that is kept. A will is written, and later goes to others who keep it: all
+    /// that come while the disk is short are counted. The reserve has to last for what was let in before.
+    fn takes_disk_room(&mut self, attach: &Attach) -> bool {
+        let is_stored = self.state.by_client.contains_key(&attach.client_id);
+        let is_kept = attach.expiry_seconds > 0;
+        match self.disk_room {
+            DiskRoom::Enough => true,
+            DiskRoom::Short if !is_stored => !is_kept,
+            // What it has ends, and its new session is where nothing is written.
+            DiskRoom::Short if attach.clean_start && !is_kept => true,
+            DiskRoom::Short => {
+                let bytes = attach.will.as_deref().map_or(0, weight::will_bytes);
+                let fits = bytes <= self.will_room;
+                if fits {
+                    self.will_room -= bytes;
+                }
+                fits
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use courser_contract::{
 
 use super::{Going, Held, Name, Session, Sizes};
 use crate::{
-    Partition, SessionRoom,
+    DiskRoom, Partition, SessionRoom,
     entry::Rare,
     lead::{After, Asked, Fenced, Indexed, Joining, Role, Subscribing, Unsubscribing},
     state::IndexChanged,
@@ -84,11 +84,13 @@ impl Partition {
         let limits = &self.config.limits;
         let session = self.state.sessions.get(uid.0).expect("the caller saw it");
         let max = session.subscriptions_max(limits);
-        let has_room = match self.session_room {
+        let has_memory = match self.session_room {
             SessionRoom::Enough => true,
             SessionRoom::Clean => session.expiry_seconds == 0,
             SessionRoom::Short | SessionRoom::None => false,
         };
+        // One that is there is taken again: clients do so whenever they come back, and it takes the place of the old one (M47).
+        let has_room = has_memory && self.disk_room == DiskRoom::Enough;
         let before = session.find(subscription.share.as_deref(), &subscription.filter);
         let before = before.map(|at| Asked::of(&session.subscriptions[at]));
         let new = before.is_none() && !is_made;

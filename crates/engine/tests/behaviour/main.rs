@@ -10,6 +10,7 @@ mod cold;
 mod cold_expiry;
 mod cold_groups;
 mod cold_tail;
+mod disk_room;
 mod forwards;
 mod incoming_qos2;
 mod leading;

@@ -81,6 +81,7 @@ impl Front {
                 (ReasonCode::QuotaExceeded, Some(WhyRefused::Sessions))
             }
             ConnectRefusal::NoMemory => (ReasonCode::QuotaExceeded, Some(WhyRefused::Memory)),
+            ConnectRefusal::NoDisk => (ReasonCode::QuotaExceeded, Some(WhyRefused::Disk)),
             // CONNACK has no Session taken over.
             ConnectRefusal::TakenOver => (ReasonCode::ServerBusy, None),
         };

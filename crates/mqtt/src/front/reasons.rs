@@ -174,7 +174,7 @@ const fn of_connack(reason: ReasonCode) -> &'static str {
             "another connection came for the session, or too many log in at once; try again later"
         }
         ReasonCode::QuotaExceeded => {
-            "as many clients as there may be, or no memory left; try again later"
+            "as many clients as there may be, or no memory or disk left; try again later"
         }
         ReasonCode::ConnectionRateExceeded => {
             "too many logins from this address have failed; try again later"

@@ -399,6 +399,7 @@ fn a_refused_attach_is_told() {
             "Refused(151, Sessions)",
         ),
         (ConnectRefusal::NoMemory, 0x97, 3, "Refused(151, Memory)"),
+        (ConnectRefusal::NoDisk, 0x97, 3, "Refused(151, Disk)"),
         (ConnectRefusal::TakenOver, 0x89, 3, "TakenOver"),
     ];
     for (refusal, code, return_code, cause) in cases {

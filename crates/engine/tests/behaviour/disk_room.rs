@@ -1,0 +1,129 @@
+//! While the disk is short, the reserve is for what was let in before (M47): who takes messages away comes in, and nothing new stays.
+
+use courser_contract::{ConnectRefusal, DetachCause, QoS, SubscribeResult, Subscription};
+use courser_engine::DiskRoom;
+
+use crate::people::{clean, durable, will};
+use crate::world::{DURABLE, OTHER, Options, World, to};
+
+const GRANTED: SubscribeResult = SubscribeResult::Granted(QoS::AtLeastOnce);
+const FULL: SubscribeResult = SubscribeResult::QuotaExceeded;
+const NO_DISK: Result<(), ConnectRefusal> = Err(ConnectRefusal::NoDisk);
+
+fn qos1(filter: &str) -> Subscription {
+    to(filter, QoS::AtLeastOnce)
+}
+
+/// Says how much room there is to those with a log: nobody tells the others.
+fn room(world: &mut World, room: DiskRoom) {
+    for place in [DURABLE, OTHER] {
+        world.call(place, |it, _, _| it.set_disk_room(room));
+    }
+}
+
+fn comes(world: &mut World, at: usize, options: Options) -> Result<(), ConnectRefusal> {
+    world.clients[at].refused = None;
+    world.connect(at, options);
+    world.settle();
+    world.clients[at].refused.map_or(Ok(()), Err)
+}
+
+/// The answers to one SUBSCRIBE.
+fn subscribed(world: &mut World, at: usize, wanted: &[Subscription]) -> Vec<SubscribeResult> {
+    world.clients[at].suback.clear();
+    let (home, message) = world.clients[at].subscribe(wanted.to_vec());
+    world.send_home(home, message);
+    world.settle();
+    world.clients[at].suback.remove(0).1
+}
+
+fn with_will(bytes: usize) -> Options {
+    let mut options = will("t", 0);
+    options.will.as_mut().unwrap().payload = vec![0; bytes].into();
+    options
+}
+
+fn anew(options: Options) -> Options {
+    Options {
+        clean_start: true,
+        ..options
+    }
+}
+
+#[test]
+fn on_a_full_disk_only_those_get_sessions_that_are_kept_who_have_one_m47() {
+    let mut world = World::new();
+    let kept = durable(&mut world, "kept");
+    world.subscribe(kept, qos1("t"));
+    world.detach(kept, DetachCause::Lost);
+    let ends = durable(&mut world, "ends");
+    world.detach(ends, DetachCause::Lost);
+    let new = world.client("new");
+    room(&mut world, DiskRoom::Short);
+    assert_eq!(comes(&mut world, new, Options::durable()), NO_DISK);
+    assert_eq!(comes(&mut world, new, anew(Options::durable())), NO_DISK);
+    assert_eq!(comes(&mut world, new, Options::clean()), Ok(()));
+    assert_eq!(comes(&mut world, kept, Options::durable()), Ok(()));
+    assert_eq!(subscribed(&mut world, kept, &[qos1("t")]), [GRANTED]);
+    world.detach(kept, DetachCause::Lost);
+    // The old one goes: it is no more than before.
+    assert_eq!(comes(&mut world, kept, anew(Options::durable())), Ok(()));
+    assert_eq!(subscribed(&mut world, kept, &[qos1("t")]), [FULL]);
+    assert_eq!(comes(&mut world, ends, anew(Options::clean())), Ok(()));
+    let sessions = world.call(DURABLE, |it, _, _| it.counts().sessions);
+    assert_eq!(sessions, 1, "the one that ended is gone");
+    world.detach(new, DetachCause::Disconnect);
+    room(&mut world, DiskRoom::Enough);
+    assert_eq!(comes(&mut world, new, Options::durable()), Ok(()));
+}
+
+#[test]
+fn on_a_full_disk_all_wills_together_are_small_m47() {
+    let mut world = World::new();
+    let a = durable(&mut world, "a");
+    let b = durable(&mut world, "b");
+    let most = DiskRoom::WILL_BYTES - "t".len();
+    room(&mut world, DiskRoom::Short);
+    for (at, options, came) in [
+        (a, with_will(most + 1), NO_DISK),
+        (a, with_will(most), Ok(())),
+        // One that was published made room for none: whoever kept it has it still.
+        (a, with_will(1), NO_DISK),
+        (b, anew(with_will(1)), NO_DISK),
+        (a, Options::durable(), Ok(())),
+        (b, Options::durable(), Ok(())),
+    ] {
+        world.detach(at, DetachCause::Lost);
+        assert_eq!(comes(&mut world, at, options), came);
+    }
+    let c = world.client("c");
+    let is_clean = Options {
+        will: with_will(most).will,
+        ..Options::clean()
+    };
+    assert_eq!(comes(&mut world, c, is_clean), Ok(()), "nothing is written");
+    room(&mut world, DiskRoom::Enough);
+    room(&mut world, DiskRoom::Short);
+    world.detach(b, DetachCause::Lost);
+    assert_eq!(comes(&mut world, b, with_will(most)), Ok(()));
+}
+
+#[test]
+fn on_a_full_disk_a_session_that_is_kept_subscribes_only_to_what_it_has_m47() {
+    let mut world = World::new();
+    let kept = durable(&mut world, "kept");
+    world.subscribe(kept, qos1("t"));
+    let other = clean(&mut world, "other");
+    room(&mut world, DiskRoom::Short);
+    let shared = Subscription {
+        share: Some("g".into()),
+        ..qos1("t")
+    };
+    let wanted = [qos1("t"), qos1("u"), qos1("u"), shared.clone()];
+    let answers = subscribed(&mut world, kept, &wanted);
+    assert_eq!(answers, [GRANTED, FULL, FULL, FULL]);
+    let answers = subscribed(&mut world, other, &[qos1("u"), shared]);
+    assert_eq!(answers, [GRANTED; 2], "nothing of it is written");
+    room(&mut world, DiskRoom::Enough);
+    assert_eq!(subscribed(&mut world, kept, &[qos1("u")]), [GRANTED]);
+}
