@@ -41,6 +41,10 @@ type Answer = Box<dyn FnOnce(Result<u64, ChangeError>) + Send>;
 
 /// What is to be changed.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an operator's change: few wait at a time"
+)]
 pub(crate) enum Change {
     /// One thing: no [`Command::Replace`].
     One(Command),
