@@ -64,6 +64,7 @@ impl Partition {
         if self.disk_room == DiskRoom::Short
             && !matches!(append.key, AppendKey::Outbox { .. })
             && (append.keep_retained || !stored.is_empty())
+            && !clears_only(append, stored, view)
         {
             return full(Dropped::DiskFull);
         }
@@ -421,6 +422,12 @@ fn queue_mut<'a>(
 #[inline]
 fn waiting(queue: &Stream, reserved: Reserved) -> i64 {
     i64::from(queue.live()) + i64::from(reserved.messages)
+}
+
+/// Whether a message takes a retained one away and stays nowhere itself: that gives room.
+#[cold]
+fn clears_only(append: &Append<'_>, stored: &[Target], view: &RecordView<'_>) -> bool {
+    append.keep_retained && view.payload.is_empty() && stored.is_empty()
 }
 
 /// The most that may wait in one stream.

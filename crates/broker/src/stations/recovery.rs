@@ -16,7 +16,7 @@ use courser_engine::{
 };
 use courser_log::{
     CheckpointAt, CheckpointError, CheckpointReader, CheckpointStore, Cleaner, Disk, EntryReader,
-    HardState, LiveEntries, Log, LogConfig, Manifest, Manifests, OpenError, ReadSoFar, Recovered,
+    HardState, LiveEntries, Log, LogConfig, Manifest, Manifests, ReadSoFar, Recovered,
     RecoveredPartition, StartId, WriteError,
 };
 
@@ -117,14 +117,14 @@ impl<D: Disk> LogStation<D> {
         let begun = Instant::now();
         let disk = log.clone();
         let (store, loaded) = CheckpointStore::open(checkpoints, config.node)
-            .map_err(|error| DiskFailure::Refused(with_causes(&error)))?;
+            .map_err(|error| start_failure(&error))?;
         hand_out_saved(&store, &loaded.manifests, &places, &doors);
         let counts = parts.state.start();
         counts.has_partitions(places.kept().count() as u64);
         let mut watch = |read: ReadSoFar| counts.read(read.segments, read.of);
         let (mut log, recovered) =
             Log::open_watched(log, config, start, &loaded.manifests, &mut watch)
-                .map_err(|error| open_failure(&error))?;
+                .map_err(|error| start_failure(&error))?;
         for (id, error) in &loaded.damaged {
             let error = with_causes(error);
             tracing::error!(event = "manifest_damaged", partition = id.0, error);
@@ -318,7 +318,7 @@ impl<D: Disk> Stored<'_, D> {
                         .given
                         .aside(id, &mut found, Fault::Checkpoint { at, why });
                 }
-                Err(error) => return Err(DiskFailure::Refused(with_causes(&error))),
+                Err(error) => return Err(start_failure(&error)),
             }
         }
         Ok(Found {
@@ -405,12 +405,14 @@ fn is_damage(error: &CheckpointError) -> bool {
     }
 }
 
-fn open_failure(error: &OpenError) -> DiskFailure {
+fn is_of_a_call(error: &(dyn Error + 'static)) -> bool {
+    error.is::<io::Error>() || error.source().is_some_and(is_of_a_call)
+}
+
+/// What ends a start: a call that failed, however deep that lies, or what stands on the disk.
+fn start_failure(error: &(dyn Error + 'static)) -> DiskFailure {
     let text = with_causes(error);
-    if error
-        .source()
-        .is_some_and(|source| source.is::<io::Error>())
-    {
+    if is_of_a_call(error) {
         DiskFailure::Io(text)
     } else {
         DiskFailure::Refused(text)

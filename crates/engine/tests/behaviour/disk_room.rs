@@ -1,6 +1,8 @@
 //! While the disk is short, the reserve is for what was let in before (M47): who takes messages away comes in, and nothing new stays.
 
-use courser_contract::{ConnectRefusal, DetachCause, QoS, SubscribeResult, Subscription};
+use courser_contract::{
+    ConnectRefusal, DetachCause, Dropped, QoS, Refusal, Settled, SubscribeResult, Subscription,
+};
 use courser_engine::DiskRoom;
 
 use crate::people::{clean, durable, will};
@@ -126,4 +128,40 @@ fn on_a_full_disk_a_session_that_is_kept_subscribes_only_to_what_it_has_m47() {
     assert_eq!(answers, [GRANTED; 2], "nothing of it is written");
     room(&mut world, DiskRoom::Enough);
     assert_eq!(subscribed(&mut world, kept, &[qos1("u")]), [GRANTED]);
+}
+
+#[test]
+fn on_a_full_disk_a_retained_message_can_be_cleared_m47() {
+    let mut world = World::new();
+    for topic in ["one", "two", "kept"] {
+        world.retain(topic, "before", QoS::AtLeastOnce);
+    }
+    let away = durable(&mut world, "away");
+    world.subscribe(away, qos1("kept"));
+    world.settle();
+    world.detach(away, DetachCause::Lost);
+    let live = clean(&mut world, "live");
+    let retained =
+        |world: &mut World| world.call(DURABLE, |it, _, _| it.counts().retained_messages);
+    room(&mut world, DiskRoom::Short);
+    let cleared = world.retain("one", "", QoS::AtLeastOnce);
+    world.settle();
+    assert!(world.is_acked(cleared));
+    assert_eq!(retained(&mut world), 2);
+    world.subscribe(live, qos1("two"));
+    world.settle();
+    assert_eq!(world.got(live), ["before"]);
+    world.retain("two", "", QoS::AtMostOnce);
+    world.settle();
+    assert_eq!(retained(&mut world), 1);
+    assert_eq!(world.got(live), [""], "who is there hears of it");
+    // It would wait for somebody.
+    let waits = world.retain("kept", "", QoS::AtLeastOnce);
+    let new = world.retain("new", "new", QoS::AtLeastOnce);
+    world.settle();
+    let refused = Settled::Refused(Refusal::QuotaExceeded);
+    assert_eq!(world.publishes[waits].1, refused);
+    assert_eq!(world.publishes[new].1, refused);
+    assert_eq!(retained(&mut world), 1);
+    assert_eq!(world.fx.dropped.get(&Dropped::DiskFull), None);
 }

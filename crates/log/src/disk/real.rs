@@ -171,9 +171,19 @@ impl RealFile {
     /// Opens any file for reading alone, as tools do; writing to it fails.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Those of the system, and [`io::ErrorKind::InvalidInput`] where it is a pipe or a device, which might hold for ever who opens or reads it.
     pub fn read_only(path: &Path) -> io::Result<Self> {
-        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        // A pipe opens at once by NONBLOCK; of a file it means nothing.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = rustix::fs::open(path, flags, Mode::empty())?;
+        match FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(Errno::ISDIR.into()),
+            _ => {
+                let message = "it is no regular file";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            }
+        }
         Ok(Self {
             file,
             direct: None,
@@ -310,7 +320,31 @@ impl DiskFile for RealFile {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, mknodat};
+
     use super::*;
+
+    /// Who opened a pipe to which nobody writes waited for ever.
+    #[test]
+    fn what_is_no_regular_file_is_not_read() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+        for (path, kind) in [
+            (&*pipe, io::ErrorKind::InvalidInput),
+            (Path::new("/dev/null"), io::ErrorKind::InvalidInput),
+            (folder.path(), io::ErrorKind::IsADirectory),
+        ] {
+            let error = RealFile::read_only(path).expect_err("it is no file");
+            assert_eq!(error.kind(), kind, "{}", path.display());
+        }
+        let file = folder.path().join("file");
+        std::fs::write(&file, b"here").expect("a file");
+        let mut bytes = [0; 4];
+        let opened = RealFile::read_only(&file).expect("a file");
+        opened.read_at(&mut bytes, 0).expect("it can be read");
+        assert_eq!(&bytes, b"here");
+    }
 
     #[test]
     fn m47_the_last_files_are_left_to_checkpoints() {

@@ -1,13 +1,14 @@
 //! The station on a disk in memory with damage: what was durable is gone, so its partition is set aside.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::mpsc;
 
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_engine::AsideFilters;
-use courser_log::testing::MemDisk;
+use courser_log::testing::{Call, MemDisk};
 use courser_log::{
     BatchPlace, CheckpointAt, CheckpointStore, Disk, LiveEntries, Log, LogConfig, NodeIdentity,
     PartitionDamage, Push, Record, StartId, Synced,
@@ -114,16 +115,20 @@ impl Folder {
         self.disk.rot(&name, place.place.offset + at, 1);
     }
 
-    /// The station's whole life with one shard, whose orders have ended.
-    fn start(&mut self) -> Outcome {
+    /// The station's whole life with one shard, whose orders have ended: how its disk is, and what was handed out.
+    fn run(
+        &mut self,
+        log: MemDisk,
+        checkpoints: MemDisk,
+    ) -> (Arc<DiskState>, Vec<Handed<MemDisk>>) {
         self.starts += 1;
         let state = Arc::new(DiskState::new(1));
         let (handed, taken) = mpsc::channel();
         let (jobs, _jobs) = mpsc::channel();
         let (_prepared, prepared) = mpsc::channel();
         let station = LogStation {
-            log: self.disk.kill(),
-            checkpoints: self.checkpoints.kill(),
+            log,
+            checkpoints,
             config: config(),
             start: start(self.starts),
             places: Places::new(PARTITIONS, 1, Relaxed::None),
@@ -143,6 +148,12 @@ impl Folder {
             },
         };
         station.run();
+        (state, taken.try_iter().collect())
+    }
+
+    /// The same on a disk that does what it is told.
+    fn start(&mut self) -> Outcome {
+        let (state, taken) = self.run(self.disk.kill(), self.checkpoints.kill());
         let failure = state.failure().map(|failure| match failure {
             DiskFailure::Refused(text) => text.clone(),
             DiskFailure::Io(text) => panic!("the disk itself is right: {text}"),
@@ -152,7 +163,7 @@ impl Folder {
             found: None,
             failure,
         };
-        for handed in taken.try_iter() {
+        for handed in taken {
             match handed {
                 Handed::Saved(saved) => {
                     assert!(outcome.found.is_none(), "they come first");
@@ -417,5 +428,43 @@ fn an_entry_of_a_later_version_stops_the_start_and_says_so() {
             text.contains(version) && text.contains("the program that wrote it"),
             "{text}"
         );
+    }
+}
+
+/// A sync that failed below another error, and a checkpoint that could not be read, were taken for a folder that is not for this program: code 1
+/// instead of 74.
+#[test]
+fn i1_a_call_that_fails_ends_a_start_as_a_failure_of_the_disk() {
+    let calls = [Call::Sync, Call::SyncDir, Call::Read, Call::Open];
+    let cases = calls.iter().flat_map(|&call| [(call, false), (call, true)]);
+    for (call, is_of_checkpoints) in cases {
+        let mut ended = 0;
+        for after in 0.. {
+            let mut folder = Folder::new();
+            let (_, synced) = folder.write(2, 1);
+            folder.checkpoint(2, 1, &[1], synced);
+            folder.write(1, 1);
+            let (log, checkpoints) = (folder.disk.kill(), folder.checkpoints.kill());
+            let failing = match is_of_checkpoints {
+                true => checkpoints.clone(),
+                false => log.clone(),
+            };
+            failing.fail(call, after, 1, ErrorKind::Other);
+            let (state, _) = folder.run(log, checkpoints);
+            if failing.failed() == 0 {
+                break;
+            }
+            match state.failure() {
+                Some(DiskFailure::Io(_)) => ended += 1,
+                // It goes on without, or tries again.
+                None => {}
+                Some(DiskFailure::Refused(text)) => {
+                    panic!("{call:?} {after} of checkpoints {is_of_checkpoints}: {text}")
+                }
+            }
+        }
+        // Nothing is synced in the folder of checkpoints at a start but the folder itself.
+        let none = call == Call::Sync && is_of_checkpoints;
+        assert_eq!(ended == 0, none, "{call:?} {is_of_checkpoints}");
     }
 }

@@ -111,7 +111,6 @@ struct UserChange {
     remove_role: Vec<String>,
     /// What `user add` has
     #[arg(long, hide = true, value_parser = no_role)]
-    #[expect(dead_code, reason = "it is refused with a hint")]
     role: Option<String>,
     /// A limit, as messages_per_second=100, or =none to take it away; as often as wanted
     #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = limits::limit)]

@@ -177,7 +177,7 @@ fn m44_behind_a_header_that_is_gone_the_next_batches_are_read() {
 
 #[test]
 fn m44_a_reader_of_entries_goes_on_behind_a_header_that_is_gone() {
-    let mut world = ten_batches();
+    let world = ten_batches();
     let (name, at) = batch_at(&world, 3);
     world.disk.rot(&name, at + 9, 1);
     let mut reader = world.log.reader(PartitionId(2));
