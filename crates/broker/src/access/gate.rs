@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use courser_access::{Identity, Limits, Principal, Rights, Sharing, Standing, Table, Verdict};
 use courser_contract::{
-    Asked, Attach, Permission, Publish, QoS, SessionLimits, Tick, Will, WillPermission, author_of,
+    Asked, Attach, Permission, SessionLimits, Tick, Will, WillPermission, author_of,
 };
 
 use super::Access;
@@ -94,10 +94,10 @@ impl Gate {
         }
     }
 
-    /// Counts a message that a client has published: whether it has published more than it may by now. Two comparisons where nothing limits it.
+    /// Counts a message of these parts that a client has published ([`Meter::charge`]): whether it has published more than it may by now. Two comparisons where nothing limits it.
     #[inline]
-    pub(crate) fn charge(&self, now: Tick, publish: &Publish<'_>) -> bool {
-        self.meter().is_some_and(|meter| meter.charge(now, publish))
+    pub(crate) fn charge(&self, now: Tick, parts: [&[u8]; 3]) -> bool {
+        self.meter().is_some_and(|meter| meter.charge(now, parts))
     }
 
     /// The same of the will of a client that asks for its session, unless it has published more than it may already.
@@ -111,17 +111,8 @@ impl Gate {
         if self.owes(now, quotas, name) {
             return Permission::Denied;
         }
-        let publish = Publish {
-            topic: &will.topic,
-            properties: &will.properties,
-            payload: &will.payload,
-            qos: QoS::AtMostOnce,
-            retain: false,
-            expires_at: None,
-            publisher: None,
-            author: None,
-        };
-        self.charge(now, &publish);
+        let parts = [will.topic.as_bytes(), &will.properties, &will.payload];
+        self.charge(now, parts);
         Permission::Granted
     }
 

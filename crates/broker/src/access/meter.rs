@@ -1,7 +1,7 @@
 //! How much one connection may publish: what its rates are, and what its client has taken of them.
 
 use courser_access::{Limits, Rates};
-use courser_contract::{Publish, Tick};
+use courser_contract::Tick;
 
 use super::quotas::{Joined, Quotas, Whose};
 
@@ -49,15 +49,15 @@ impl Meter {
         rates.map_or(usize::MAX, Rates::read_bytes_max)
     }
 
-    /// Takes a message: whether more was published than may be by now. Its bytes are those that others get of it: topic, also where an alias stands
-    /// for it, properties and payload.
+    /// Takes a message of these parts: whether more was published than may be by now. They are what others get of it: topic, also where an alias
+    /// stands for it, properties and payload.
     #[inline]
-    pub(crate) fn charge(&self, now: Tick, publish: &Publish<'_>) -> bool {
+    pub(crate) fn charge(&self, now: Tick, parts: [&[u8]; 3]) -> bool {
         let limited = self.0.as_deref();
         let Some(joined) = limited.and_then(|it| it.joined.as_ref()) else {
             return false;
         };
-        let bytes = publish.topic.len() + publish.properties.len() + publish.payload.len();
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
         joined.quota.take(now.0, 1, bytes as u64);
         joined.quota.is_overdrawn(now.0)
     }

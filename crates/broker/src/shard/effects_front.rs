@@ -105,7 +105,12 @@ impl FrontEffects for FrontFx<'_> {
         counters.publishes_received_by_qos[publish.qos as usize] += 1;
         counters.publish_bytes_received += publish.payload.len() as u64;
         let now = self.shard.hub.now.tick;
-        self.over_quota |= self.gate.charge(now, publish);
+        let parts = [
+            publish.topic.as_bytes(),
+            publish.properties,
+            publish.payload,
+        ];
+        self.over_quota |= self.gate.charge(now, parts);
     }
 
     fn charge_will(&mut self, client_id: &str, will: &Will) -> Permission {

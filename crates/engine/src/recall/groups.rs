@@ -25,15 +25,8 @@ impl Partition {
         let Some(shared) = groups.get_mut(number) else {
             return;
         };
-        let SharedGroup {
-            group,
-            stream,
-            lead,
-            ..
-        } = &mut **shared;
         let doomed = &self.lead.streams.doomed;
-        let messages = (&*group, &*stream, &*records);
-        let end = Seq(end_of_group(number, messages, &mut lead.unlost, doomed));
+        let (stream, lead, end) = until_lost(number, shared, records, doomed);
         let GroupLead {
             dispatch, owing, ..
         } = lead;
@@ -167,15 +160,8 @@ impl Partition {
         let Some(shared) = groups.get_mut(number) else {
             return;
         };
-        let SharedGroup {
-            group,
-            stream,
-            lead,
-            ..
-        } = &mut **shared;
         let doomed = &self.lead.streams.doomed;
-        let messages = (&*group, &*stream, &*records);
-        let end = Seq(end_of_group(number, messages, &mut lead.unlost, doomed));
+        let (stream, lead, end) = until_lost(number, shared, records, doomed);
         let Some(dispatch) = &lead.dispatch else {
             return;
         };
@@ -275,6 +261,24 @@ impl Partition {
             "connections of members are counted"
         );
     }
+}
+
+/// The stream of a group and its leader's part, and where the stream ends for now: see [`end_of_group`].
+fn until_lost<'a>(
+    number: u64,
+    shared: &'a mut SharedGroup,
+    records: &Records,
+    doomed: &hashbrown::HashSet<(u64, u64), foldhash::fast::RandomState>,
+) -> (&'a Stream, &'a GroupLead, Seq) {
+    let SharedGroup {
+        group,
+        stream,
+        lead,
+        ..
+    } = shared;
+    let messages = (&*group, &*stream, records);
+    let end = end_of_group(number, messages, &mut lead.unlost, doomed);
+    (stream, lead, Seq(end))
 }
 
 /// The record that a group needs next, if it is not in memory.

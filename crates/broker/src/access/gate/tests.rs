@@ -31,25 +31,12 @@ fn table(rules: &[&str]) -> Table {
     table
 }
 
-fn message<'a>(topic: &'a str, properties: &'a [u8], payload: &'a [u8]) -> Publish<'a> {
-    Publish {
-        topic,
-        properties,
-        payload,
-        qos: QoS::AtMostOnce,
-        retain: false,
-        expires_at: None,
-        publisher: None,
-        author: None,
-    }
-}
-
 /// Whether a client may publish no more by now, once it has published so much.
 fn publishes(gate: &mut Gate, quotas: &Quotas, messages: u64) -> bool {
     let owes = |gate: &mut Gate| gate.owes(Tick(1_000), quotas, Name::ClientId("c1"));
     owes(gate);
     for _ in 0..messages {
-        gate.charge(Tick(1_000), &message("a", &[], &[]));
+        gate.charge(Tick(1_000), [b"a", b"", b""]);
     }
     owes(gate)
 }
@@ -180,18 +167,18 @@ fn topic_and_properties_are_paid_for_like_the_payload() {
         ..Limits::default()
     };
     let table = Table::default().with_process(of_settings);
-    let messages = [
-        message("0123456789a", &[], &[]),
-        message("a", b"0123456789", &[]),
-        message("a", &[], b"0123456789"),
-        message("0123", b"4567", b"89a"),
+    let messages: [[&[u8]; 3]; 4] = [
+        [b"0123456789a", b"", b""],
+        [b"a", b"0123456789", b""],
+        [b"a", b"", b"0123456789"],
+        [b"0123", b"4567", b"89a"],
     ];
     let now = Tick(1_000);
     for message in messages {
         let quotas = Quotas::default();
         let mut gate = Gate::open(&table);
         assert!(!gate.owes(now, &quotas, Name::ClientId("c1")));
-        assert!(gate.charge(now, &message), "{message:?}");
+        assert!(gate.charge(now, message), "{message:?}");
         assert!(!gate.owes(Tick(now.0 + 100), &quotas, Name::ClientId("c1")));
     }
 }
