@@ -1,5 +1,6 @@
 """What the broker does when its disk fails, is slow or is full: real system calls that fail, a real small file system."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -480,6 +481,23 @@ def test_d8_a_disk_that_is_filled_and_drained_again_and_again(small_disk):
     print(f"{in_all} messages of {len(payload)} bytes, accepting again after {longest:.2f} s at most")
     raw.release()
     assert found.stop() == 0
+
+
+@pytest.mark.parametrize("bytes_max, exit_code", [((1 << 20) - 1, 2), (1 << 20, None)], ids=["smaller", "as large"])
+def test_files_that_cannot_be_as_large_as_a_segment_are_told_at_the_start(tmp_path, bytes_max, exit_code):
+    # The system ended the process with a signal when the first segment was made.
+    server = broker(tmp_path, ["prlimit", f"--fsize={bytes_max}"], segment_bytes="1MiB")
+    if exit_code is None:
+        server.start()
+        with contextlib.closing(RawClient(server.address, V5)) as client:
+            client.send(wire.connect(V5, "one"))
+            assert client.expect(CONNACK).reason == 0
+            assert publish(client, "a", bytes(1000), 1) == 16
+        assert server.stop() == 0
+    else:
+        server.spawn()
+        assert server.process.wait(20) == exit_code
+        assert "log.segment_bytes: this process may write files of at most 1048575B (ulimit -f, LimitFSIZE=), and a segment has 1MiB" in server.output()
 
 
 def test_d14_a_folder_in_use_is_refused(tmp_path):

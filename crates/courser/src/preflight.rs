@@ -10,7 +10,8 @@ use courser_admin::{Token, TokenError};
 use courser_broker::{
     Anonymous, FileDoubt, file_doubts, file_faults, memory_fault, public_faults, with_causes,
 };
-use courser_settings::{Keep, Landlock, Origin, Resolved, SettingError, listener_key};
+use courser_settings::{ByteSize, Keep, Landlock, Origin, Resolved, SettingError, listener_key};
+use rustix::process::{Resource, getrlimit};
 
 /// Whether files are looked at that settings name, and the memory that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +127,20 @@ pub(crate) fn places(resolved: &Resolved) -> Vec<SettingError> {
         let fault = format!("{} is a file: name a folder", data.display());
         wrong("data.path".to_owned(), fault);
     }
+    let (segment, allowed) = (settings.log.segment_bytes, file_bytes_max());
+    if settings.data.store == Keep::Disk && segment > allowed {
+        let fault = format!(
+            "this process may write files of at most {allowed} (ulimit -f, LimitFSIZE=), and a segment has {segment}"
+        );
+        wrong("log.segment_bytes".to_owned(), fault);
+    }
     found
+}
+
+/// How large a file this process may make, once it has asked for all that it may have.
+fn file_bytes_max() -> ByteSize {
+    // None is no limit.
+    ByteSize::new(getrlimit(Resource::Fsize).maximum.unwrap_or(u64::MAX))
 }
 
 /// Folders that backups are made in.

@@ -15,7 +15,7 @@ use courser_broker::{
     Status, StopError, find_taken, with_causes,
 };
 use courser_settings::{Errors, LogFormat, Resolved};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{self as system, Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -78,6 +78,7 @@ fn serve(arguments: &Server) -> Result<Exit, Exit> {
     let mut config = Config::new(settings.clone());
     config.anonymous = anonymous;
     let capped = cap_connections(&mut config);
+    raise(Resource::Fsize);
     let (shards, memory_max) = (config.shards, config.memory_max);
     // Before the broker, so that a signal during its start is not lost.
     let (runtime, signals) = watch_signals(format)?;
@@ -164,7 +165,7 @@ fn begin_log(resolved: &Resolved) -> Result<(Log, Files), Exit> {
 
 /// No more connections than the process may have descriptors for; how many, if that is fewer than was asked for.
 fn cap_connections(config: &mut Config) -> Option<usize> {
-    let descriptors = raise_descriptors().saturating_sub(DESCRIPTORS_BESIDE);
+    let descriptors = raise(Resource::Nofile).saturating_sub(DESCRIPTORS_BESIDE);
     let allowed = usize::try_from(descriptors).unwrap_or(usize::MAX);
     config.connections_cap = allowed;
     let capped = (config.connections_max > allowed).then_some(allowed);
@@ -197,6 +198,8 @@ struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
+    /// Nobody waits for it: a write that would make a file larger than this process may have fails then, where the system would end the process.
+    _file_too_large: Signal,
 }
 
 impl Signals {
@@ -205,6 +208,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
+            _file_too_large: signal(SignalKind::from_raw(system::Signal::XFSZ.as_raw()))?,
         })
     }
 }
@@ -448,11 +452,11 @@ fn internal(format: LogFormat, message: &str) -> Exit {
     Exit::Internal
 }
 
-/// Raises the limit of open descriptors as far as is allowed and gives what is then allowed.
-fn raise_descriptors() -> u64 {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+/// Raises a limit of this process as far as is allowed and gives what is then allowed.
+fn raise(resource: Resource) -> u64 {
+    let Rlimit { current, maximum } = getrlimit(resource);
     let raised = setrlimit(
-        Resource::Nofile,
+        resource,
         Rlimit {
             current: maximum,
             maximum,

@@ -27,6 +27,16 @@ pub fn is_passing(error: &io::Error) -> bool {
     }
 }
 
+/// Whether a call failed since there is no room for what was to be written: on the disk, in what its user may have, or in a file of the size that
+/// this process may make.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge
+    )
+}
+
 /// One folder. A clone is the same folder.
 ///
 /// Names are made by this crate from numbers; nothing that came from a network becomes a name. What a call changed in the

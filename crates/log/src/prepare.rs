@@ -18,7 +18,7 @@ use zerocopy::{
 };
 
 use crate::{
-    disk::{Disk, DiskFile, is_passing},
+    disk::{Disk, DiskFile, is_full, is_passing},
     error::PrepareError,
     format::{BLOCK_BYTES, Header, SEGMENT_MAGIC, SEGMENT_VERSION, SegmentHeader},
     ids::{NodeIdentity, SegmentNumber, StartId},
@@ -297,13 +297,6 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> PrepareError {
             PrepareError::Failed { what, source }
         }
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
 }
 
 fn unsynced(what: &'static str) -> impl FnOnce(io::Error) -> PrepareError {

@@ -23,7 +23,7 @@ pub use self::{
 };
 
 use crate::{
-    disk::{Disk, is_passing},
+    disk::{Disk, is_full, is_passing},
     ids::NodeIdentity,
     record::CheckpointAt,
 };
@@ -262,13 +262,6 @@ impl CheckpointError {
             | Self::Uncertain { .. } => false,
         }
     }
-}
-
-fn is_full(source: &io::Error) -> bool {
-    matches!(
-        source.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
 }
 
 fn not_made(name: &str) -> impl FnOnce(io::Error) -> CheckpointError {

@@ -273,9 +273,10 @@ const CALLS: [Call; 7] = [
 ];
 
 /// What a system may say: it is full, and the disk is.
-const KINDS: [ErrorKind; 4] = [
+const KINDS: [ErrorKind; 5] = [
     ErrorKind::StorageFull,
     ErrorKind::QuotaExceeded,
+    ErrorKind::FileTooLarge,
     ErrorKind::PermissionDenied,
     ErrorKind::Other,
 ];

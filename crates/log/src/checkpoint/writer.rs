@@ -18,7 +18,7 @@ use super::{
     not_made, of_file_name, uncertain,
 };
 use crate::{
-    disk::{Disk, DiskFile},
+    disk::{Disk, DiskFile, is_full},
     ids::{NodeIdentity, Synced},
     live::LiveEntries,
     record::CheckpointAt,
@@ -154,7 +154,7 @@ impl<D: Disk> CheckpointWriter<D> {
     /// A system without room has not renamed anything, if the manifest is still the one that it was.
     fn not_renamed(self, source: io::Error, new: &str) -> CheckpointError {
         let name = manifest::file_name(self.partition);
-        let is_full = super::is_full(&source);
+        let is_full = is_full(&source);
         let error = failed("renaming", new)(source);
         let found = names(&self.disk, self.node, self.partition);
         if is_full && found.is_ok_and(|index| index != Some(self.at.index)) {
