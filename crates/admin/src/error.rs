@@ -106,6 +106,8 @@ codes! {
     BackupRuns = 1601, "backup_runs", CONFLICT, "courser backup status shows how far it is, courser backup stop ends it";
     /// The folder cannot be used for a backup, or nothing is kept that could be backed up.
     BackupRefused = 1602, "backup_refused", BAD_REQUEST, "name a folder that is empty or has backups of this server, outside of its data folder";
+    /// The disk of the log is short of room.
+    BackupNoRoom = 1603, "backup_no_room", SERVICE_UNAVAILABLE, "begin it again when /readyz says 200: a backup would keep the log from giving room back";
 }
 
 /// An error as it is answered.

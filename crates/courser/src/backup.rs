@@ -293,8 +293,8 @@ fn told(report: &BackupReport, what: &str, output: Output) -> Exit {
             }
             let what = match report.problems_total {
                 0 => what.to_owned(),
-                1 => "1 file is damaged".to_owned(),
-                more => format!("{more} files are damaged"),
+                1 => "damaged, 1 problem".to_owned(),
+                more => format!("damaged, {more} problems"),
             };
             say(&format!(
                 "backup {} of {made}: {} files, {} bytes, {} partitions: {what}\n",

@@ -48,7 +48,7 @@ pub use self::{
     checkpoint::{
         CHECKPOINT_VERSION, CheckpointError, CheckpointReader, CheckpointStore, CheckpointSummary,
         CheckpointWriter, HeldFile, LoadedCheckpoints, Manifest, Manifests, PIECE_BYTES_MAX,
-        checkpoint_file,
+        check_checkpoint, checkpoint_file,
     },
     clean::{Budget, Cleaner, CleanerCounts, Pressure, Question, Source, Step, Survey},
     config::{LogConfig, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentBytesError, batch_bytes_max},

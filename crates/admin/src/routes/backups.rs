@@ -78,6 +78,7 @@ impl From<BackupError> for ApiError {
     fn from(error: BackupError) -> Self {
         let code = match error {
             BackupError::Running => Code::BackupRuns,
+            BackupError::NoRoom => Code::BackupNoRoom,
             _ => Code::BackupRefused,
         };
         Self::new(code, error.to_string())

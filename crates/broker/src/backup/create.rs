@@ -1,6 +1,7 @@
 //! Making a backup of a running broker.
 
 use std::cell::RefCell;
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,15 +10,18 @@ use std::time::Instant;
 
 use courser_contract::WallMs;
 use courser_log::inspect::check_segment;
-use courser_log::{DiskFile, HeldSegment, RealFile, is_same_segment};
+use courser_log::{
+    CheckpointError, DiskFile, HeldFile, HeldSegment, RealFile, check_checkpoint, is_same_segment,
+};
 use sha2::{Digest, Sha256};
 
 use super::manifest::{FileLine, Manifest, Sum, folder_of};
 use super::pace::{Pace, SlowFile, Stopped, forget_pages};
 use super::store::{Numbers, Store};
 use super::{BackupError, Progress, Source};
+use crate::causes::with_causes;
 use crate::files::private_file;
-use crate::node::layout;
+use crate::node::{NodeFile, layout};
 use crate::stations::{CopyDoor, HeldData, Medium};
 
 /// Bytes of one read: what is spent at once of the pace.
@@ -56,6 +60,24 @@ impl Making<'_> {
         }
         let number = self.store.begin(&numbers)?;
         self.progress.change(|state| state.number = number);
+        let made = self.make(number, made, before.as_ref());
+        // Nothing names it, and it may be what the disk is short of.
+        if made.is_err()
+            && let Err(error) = self.store.forget(number)
+        {
+            self.progress
+                .warn(format!("{error}: it stays there, and is no backup"));
+        }
+        made
+    }
+
+    /// Copies all of it; the manifest says that it is a backup.
+    fn make(
+        &mut self,
+        number: u32,
+        made: WallMs,
+        before: Option<&Manifest>,
+    ) -> Result<Manifest, BackupError> {
         let hold = Hold(&self.source.door);
         let held = self.source.door.held(&self.lost)?;
         let HeldData { cut, checkpoints } = held;
@@ -70,7 +92,7 @@ impl Making<'_> {
         let total = cut.segments.iter().map(|it| cut.bytes_of(it)).sum();
         self.progress.change(|state| state.bytes_total = total);
         for (at, segment) in cut.segments.iter().enumerate() {
-            let line = self.segment(number, segment, cut.bytes_of(segment), before.as_ref())?;
+            let line = self.segment(number, segment, cut.bytes_of(segment), before)?;
             manifest.files.push(line);
             // What is copied may go.
             if let Some(next) = cut.segments.get(at + 1) {
@@ -81,13 +103,23 @@ impl Making<'_> {
         drop(hold);
         for held in &checkpoints {
             let path = format!("{}/{}", layout::CHECKPOINTS, held.name);
-            let line = self.checkpoint(number, path, &held.file, before.as_ref())?;
+            let line = self.checkpoint(number, path, &held.file, before)?;
+            let damages = self.damages_of_checkpoint(&held.name, &line, &checkpoints)?;
+            self.note(damages);
             manifest.files.push(line);
         }
         for name in layout::KEPT {
             if let Some(line) = self.beside(number, name)? {
+                let copy = self.store.file(&line.stored);
+                if name == layout::NODE && !is_node_file(&copy)? {
+                    self.note(vec![format!("{name}: it is not what was written")]);
+                }
                 manifest.files.push(line);
             }
+        }
+        let damaged = self.progress.damaged();
+        if !damaged.is_empty() {
+            self.store.note_damaged(number, &damaged)?;
         }
         self.store.finish(&manifest)?;
         Ok(manifest)
@@ -141,10 +173,8 @@ impl Making<'_> {
         let sum = self.copy((&file, &source), &to, kept)?;
         // Only now: what was read until it was lost may be anything.
         self.still_held()?;
-        for damage in self.damages_of(segment, &to)? {
-            tracing::error!(event = "backup_of_damage", what = damage);
-            self.progress.change(|state| state.damaged.push(damage));
-        }
+        let damages = self.damages_of(segment, &to)?;
+        self.note(damages);
         Ok(FileLine {
             path,
             stored,
@@ -309,6 +339,34 @@ impl Making<'_> {
         Ok(Some(sum.finalize().into()))
     }
 
+    /// Says what the copy has of damage.
+    fn note(&self, damages: Vec<String>) {
+        for damage in damages {
+            tracing::error!(event = "backup_of_damage", what = damage);
+            self.progress.change(|state| state.damaged.push(damage));
+        }
+    }
+
+    /// What of a copied checkpoint, or of the manifest that names one, is not what was written: a start on it would set the partition aside.
+    fn damages_of_checkpoint(
+        &self,
+        name: &str,
+        line: &FileLine,
+        all: &[HeldFile<impl DiskFile>],
+    ) -> Result<Vec<String>, BackupError> {
+        let copy = self.store.file(&line.stored);
+        match check_checkpoint(open(&copy)?, name) {
+            Ok(Some(named)) if !all.iter().any(|it| it.name == named) => {
+                Ok(vec![format!("{name}: {named}, which it names, is missing")])
+            }
+            Ok(_) => Ok(Vec::new()),
+            Err(CheckpointError::Disk { source, .. }) => {
+                Err(BackupError::Read { path: copy, source })
+            }
+            Err(error) => Ok(vec![with_causes(&error)]),
+        }
+    }
+
     /// Whether it is to go on.
     fn go_on(&self) -> Result<(), Stopped> {
         self.pace.borrow().wait_until(Instant::now())
@@ -334,6 +392,15 @@ impl Making<'_> {
             .map(|(offset, what)| format!("segment {} at byte {offset}: {what}", segment.segment));
         Ok(named.collect())
     }
+}
+
+/// Whether a copy of the file `node` can be read.
+fn is_node_file(copy: &Path) -> Result<bool, BackupError> {
+    let bytes = fs::read(copy).map_err(|source| BackupError::Read {
+        path: copy.to_owned(),
+        source,
+    })?;
+    Ok(NodeFile::decode(&bytes).is_ok())
 }
 
 fn open(path: &Path) -> Result<RealFile, BackupError> {

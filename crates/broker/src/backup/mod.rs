@@ -278,6 +278,14 @@ impl Progress {
         self.change(|state| state.warnings.push(what));
     }
 
+    fn damaged(&self) -> Vec<String> {
+        let state = self.state.lock();
+        state
+            .unwrap_or_else(PoisonError::into_inner)
+            .damaged
+            .clone()
+    }
+
     fn pace(&self) -> u64 {
         match self.pace.load(Ordering::Relaxed) {
             0 => self.live.get().settings.backup.bytes_per_second.bytes(),

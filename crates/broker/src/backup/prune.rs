@@ -40,7 +40,8 @@ pub enum PruneMode {
 }
 
 /// Removes all finished backups of a folder but the last `keep`, at least one. Those are read first, every byte that they name once: one
-/// that is damaged may be why an older one is wanted, and then nothing is removed.
+/// that is damaged may be why an older one is wanted, and then nothing is removed. Where each of them has damage that the data folder had, the
+/// last one without stays besides. A backup that ended in the middle, behind the last one, goes as well.
 ///
 /// # Errors
 /// When there is no backup, one that would be left is not whole, another one writes to the folder, or it cannot be written.
@@ -54,22 +55,36 @@ pub fn prune_backups(path: &Path, keep: usize, mode: PruneMode) -> Result<Pruned
     let (store, _lock) = Store::lock(path)?;
     let numbers = store.numbers()?;
     let left = numbers.finished.len().saturating_sub(keep.max(1));
-    let (removed, kept) = numbers.finished.split_at(left);
+    let (older, kept) = numbers.finished.split_at(left);
     if kept.is_empty() {
         return Err(none());
     }
+    let is_good = |number: &&u32| !store.was_damaged(**number);
+    let good = match kept.iter().any(|it| is_good(&it)) {
+        true => None,
+        false => older.iter().rev().find(is_good),
+    };
+    let kept: Vec<u32> = good.into_iter().chain(kept).copied().collect();
+    let removed: Vec<u32> = older
+        .iter()
+        .filter(|it| Some(*it) != good)
+        .copied()
+        .collect();
     let manifests: Result<Vec<Manifest>, _> = kept.iter().map(|it| store.manifest(*it)).collect();
     let needed = check(&store, &manifests?)?;
     let mut pruned = Pruned {
-        kept: kept.to_vec(),
-        removed: removed.to_vec(),
+        kept: kept.clone(),
+        removed: removed.clone(),
         ..Pruned::default()
     };
     if mode == PruneMode::Remove {
-        for number in removed {
+        for number in &removed {
             store.retire(*number)?;
         }
     }
+    // What ended in the middle: the next backup would remove it too.
+    let is_rest = |number: &&u32| kept.last().is_some_and(|last| *number > last);
+    let rests = numbers.unfinished.iter().filter(is_rest);
     // What has lost its manifest can be restored no more than what was pruned.
     let is_old = |number: &&u32| kept.first().is_some_and(|first| *number < first);
     let lost: Vec<u32> = numbers.unfinished.iter().filter(is_old).copied().collect();
@@ -78,7 +93,13 @@ pub fn prune_backups(path: &Path, keep: usize, mode: PruneMode) -> Result<Pruned
             store.note_pruned(*number)?;
         }
     }
-    for number in numbers.pruned.iter().chain(&lost).chain(removed) {
+    for number in numbers
+        .pruned
+        .iter()
+        .chain(&lost)
+        .chain(&removed)
+        .chain(rests)
+    {
         sweep(&store, *number, &needed, mode, &mut pruned)?;
     }
     if mode == PruneMode::Remove {

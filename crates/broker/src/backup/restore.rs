@@ -51,6 +51,13 @@ pub fn verify_backup(path: &Path, number: Option<u32>) -> Result<BackupReport, B
     let store = Store::at(path);
     let manifest = chosen(&store, number)?;
     let mut report = BackupReport::new(&manifest);
+    if store.was_damaged(manifest.number) {
+        report.problems_total += 1;
+        report.problems.push(format!(
+            "{}: the data folder was damaged when it was copied",
+            store.damaged_file(manifest.number).display()
+        ));
+    }
     for file in &manifest.files {
         if let Err(error) = read(&store, file, |_| Ok(())) {
             report.problems_total += 1;

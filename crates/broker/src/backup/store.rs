@@ -18,6 +18,8 @@ pub(super) const MANIFEST: &str = "manifest";
 const MANIFEST_NEW: &str = "manifest.new";
 /// What the manifest of a backup becomes that was pruned: what is left beside it is there for later ones.
 const PRUNED: &str = "pruned";
+/// In a backup of a folder with damage, which the backup has too: what of it, a line each.
+const DAMAGED: &str = "damaged";
 /// A manifest is no longer than this: a gibibyte would be five million files.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
@@ -206,6 +208,29 @@ impl Store {
         })
     }
 
+    /// Notes what of a backup was damaged in the data folder. Durable once the backup is finished.
+    pub(super) fn note_damaged(&self, number: u32, damages: &[String]) -> Result<(), BackupError> {
+        let path = self.damaged_file(number);
+        let mut text = damages.join("\n");
+        text.push('\n');
+        let written = private_file().truncate(true).open(&path);
+        let written = written.and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(|source| BackupError::Write { path, source })
+    }
+
+    /// Whether the data folder was damaged where a backup has copied it.
+    pub(super) fn was_damaged(&self, number: u32) -> bool {
+        self.damaged_file(number).exists()
+    }
+
+    /// What of it was, a line each.
+    pub(super) fn damaged_file(&self, number: u32) -> PathBuf {
+        self.folder(number).join(DAMAGED)
+    }
+
     /// The files of a backup, as manifests name them, with their bytes.
     pub(super) fn stored(&self, number: u32) -> Result<Vec<(String, u64)>, BackupError> {
         let mut stored = Vec::new();
@@ -224,7 +249,7 @@ impl Store {
                 let file = file.map_err(failed)?;
                 let about = file.metadata().map_err(failed)?;
                 let name = file.file_name().to_string_lossy().into_owned();
-                if about.is_file() && ![MANIFEST, PRUNED].contains(&name.as_str()) {
+                if about.is_file() && ![MANIFEST, PRUNED, DAMAGED].contains(&name.as_str()) {
                     let parts = [folder_of(number).as_str(), below, &name].map(str::to_owned);
                     let parts: Vec<String> =
                         parts.into_iter().filter(|it| !it.is_empty()).collect();

@@ -574,6 +574,13 @@ fn what_stands_in_place_of_a_file_of_a_backup_is_no_endless_reading() {
     restore_backup(&backups, None, &data).expect("it is whole again");
 }
 
+/// What a backup leaves that was killed.
+fn leave_unfinished(backups: &Path, number: u32) {
+    let folder = backups.join(format!("{number:06}"));
+    fs::create_dir_all(folder.join("log")).expect("there is room");
+    fs::write(folder.join("log/0000000001.seg"), [1; 100]).expect("there is room");
+}
+
 #[test]
 fn an_unfinished_backup_is_refused_and_gives_way_to_the_next() {
     let folder = tempfile::tempdir().expect("a folder for a test");
@@ -595,6 +602,9 @@ fn an_unfinished_backup_is_refused_and_gives_way_to_the_next() {
         Some(BackupError::Stopped.to_string())
     );
     assert!(!control.stop_backup());
+    // Nothing of it is left, as far as the program came to an end of its own.
+    assert!(!backups.join("000002").exists());
+    leave_unfinished(&backups, 2);
     let error = restore_backup(&backups, None, &data).expect_err("it was not finished");
     assert!(error.to_string().contains("--backup 1"), "{error}");
     assert!(verify_backup(&backups, None).is_err());

@@ -21,7 +21,7 @@ mod samples;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use file::VERSION;
+pub(crate) use file::{NodeFile, VERSION};
 pub use folder::FolderError;
 pub(crate) use folder::{DataFolder, make_folder, replace_unsynced};
 

@@ -78,11 +78,7 @@ pub(super) fn read<D: Disk>(
     partition: PartitionId,
 ) -> Result<Manifest, CheckpointError> {
     let file = disk.open(name).map_err(failed("opening", name))?;
-    let len = file.len().map_err(failed("reading", name))?;
-    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
-    file.read_at(&mut bytes, 0)
-        .map_err(failed("reading", name))?;
-    let (found, manifest) = decode(&bytes, name)?;
+    let (found, manifest) = decode(&bytes(&file, name)?, name)?;
     if found != node {
         return Err(CheckpointError::Foreign {
             name: name.to_owned(),
@@ -93,6 +89,15 @@ pub(super) fn read<D: Disk>(
         return Err(damaged(name, 10, "it is another partition's"));
     }
     Ok(manifest)
+}
+
+/// All of a file.
+pub(super) fn bytes(file: &impl DiskFile, name: &str) -> Result<Vec<u8>, CheckpointError> {
+    let len = file.len().map_err(failed("reading", name))?;
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    file.read_at(&mut bytes, 0)
+        .map_err(failed("reading", name))?;
+    Ok(bytes)
 }
 
 pub(super) fn decode(

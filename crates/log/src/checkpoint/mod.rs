@@ -4,6 +4,7 @@
 //! and renaming it. Whoever reads a manifest finds the pieces whole, and the log synced to the checkpoint's index: both were
 //! waited for, [`CheckpointWriter::finish`] asks for the proof. Files that no manifest names are removed.
 
+mod check;
 mod format;
 mod held;
 mod manifest;
@@ -15,6 +16,7 @@ use std::{collections::BTreeMap, io};
 use courser_contract::{LogIndex, PartitionId};
 
 pub use self::{
+    check::check_checkpoint,
     format::{CHECKPOINT_VERSION, PIECE_BYTES_MAX},
     held::HeldFile,
     manifest::Manifest,

@@ -51,6 +51,67 @@ fn bytes_of(folder: &Path) -> u64 {
         .sum()
 }
 
+/// Changes a bit in the midst of a file.
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).expect("it is there");
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    fs::write(path, bytes).expect("there is room");
+}
+
+/// The largest file of the data folder's checkpoints with such an ending.
+fn largest(folder: &Path, ending: &str) -> PathBuf {
+    let files = fs::read_dir(folder.join("data/checkpoints")).expect("a folder");
+    let files = files.map(|file| file.expect("it can be listed").path());
+    let files = files.filter(|file| file.to_string_lossy().ends_with(ending));
+    let largest = files.max_by_key(|file| fs::metadata(file).expect("it is there").len());
+    largest.expect("there are checkpoints")
+}
+
+/// A backup of a folder with a damaged checkpoint was called whole, and a prune took the last one from before it.
+#[test]
+fn i7_damage_beside_the_segments_is_told_and_the_last_backup_without_stays() {
+    for what in [".ckp", ".manifest", "node"] {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let backups = four(folder.path());
+        let broker = start(&folder.path().join("data"), 1);
+        wait("all is saved that the start has written", || {
+            let before = disk_counter(&broker, "checkpoints");
+            thread::sleep(Duration::from_millis(500));
+            disk_counter(&broker, "checkpoints") == before
+        });
+        let damaged = match what {
+            "node" => folder.path().join("data/node"),
+            ending => largest(folder.path(), ending),
+        };
+        flip(&damaged);
+        let made = backup(&broker, &backups);
+        assert_eq!((made.stage, made.number), (BackupStage::Done, 5));
+        let name = damaged.file_name().expect("a file").to_string_lossy();
+        assert_eq!(made.damaged.len(), 1, "{what}: {made:?}");
+        assert!(made.damaged[0].contains(&*name), "{made:?}");
+        let report = verify_backup(&backups, None).expect("it is there");
+        assert_eq!(report.problems_total, 1, "{report:?}");
+        broker.stop().expect("nothing failed");
+        let pruned = prune_backups(&backups, 1, PruneMode::Remove).expect("they can be read");
+        assert_eq!((pruned.kept, pruned.removed), (vec![4, 5], vec![1, 2, 3]));
+        whole(&backups, 4);
+    }
+}
+
+#[test]
+fn what_a_killed_backup_has_left_behind_the_last_one_is_pruned() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = four(folder.path());
+    leave_unfinished(&backups, 5);
+    let pruned = prune_backups(&backups, 4, PruneMode::Remove).expect("they are whole");
+    assert_eq!(
+        (pruned.removed, pruned.files, pruned.bytes),
+        (vec![], 1, 100)
+    );
+    assert!(!backups.join("000005").exists());
+}
+
 #[test]
 fn i7_what_is_left_is_whole_and_has_all_that_it_needs() {
     let folder = tempfile::tempdir().expect("a folder for a test");
