@@ -247,9 +247,12 @@ impl<D: Disk> EntryReader<D> {
         if place.offset >= end_of(from) {
             return Err(self.damaged(from, index));
         }
-        let (batch, check) = shared
-            .batch(place)
-            .map_err(|fault| fault.of(place, partition, index))?;
+        let (batch, check) = match shared.batch(place) {
+            Ok(read) => read,
+            Err(fault) if fault.is_passing() => return Err(fault.of(place, partition, index)),
+            // It may be behind that.
+            Err(_) => return self.read(index).map(Some),
+        };
         let held = Held::new(place, &batch, check, partition);
         if held.begins_above(index) {
             return Err(self.damaged(from, index));

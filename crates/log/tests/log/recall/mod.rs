@@ -191,6 +191,27 @@ fn m44_a_reader_of_entries_goes_on_behind_a_header_that_is_gone() {
     }
 }
 
+/// As a start reads what it needs, for all partitions at once: it took what lies behind for lost.
+#[test]
+fn m44_readers_that_go_together_go_on_behind_a_header_that_is_gone() {
+    let world = ten_batches();
+    let (name, at) = batch_at(&world, 3);
+    world.disk.rot(&name, at + 9, 1);
+    let mut reader = world.log.reader(PartitionId(2));
+    let mut shared = reader.shared();
+    for index in 1..=10 {
+        let mut looks = std::iter::repeat_with(|| reader.look(LogIndex(index), &mut shared));
+        let read = looks
+            .find_map(Result::transpose)
+            .expect("it comes to an end");
+        let error = read.err().map(|error| error.to_string());
+        let is_named = error
+            .as_ref()
+            .map(|error| error.contains(&format!("byte {at}")));
+        assert_eq!(is_named, (index == 4).then_some(true), "{index}: {error:?}");
+    }
+}
+
 /// Other partitions begin in the second and the third: they are places of their own, one with the first piece of an entry.
 #[test]
 fn m44_batches_without_headers_in_a_row_are_passed() {
