@@ -448,15 +448,24 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Answers what the cleaner has asked.
-    fn tell_cleaner(&self) {
+    fn tell_cleaner(&mut self) {
+        let mut is_damaged = false;
         let questions = self.questions.iter();
         for question in questions.flat_map(mpsc::Receiver::try_iter) {
             let job = match question {
                 Question::Survey => Job::Surveyed(self.log.survey()),
                 Question::Source(segment) => Job::Sourced(self.log.source(segment)),
+                Question::Damaged(segment) => {
+                    self.log.note_damaged(segment);
+                    is_damaged = true;
+                    Job::Sourced(self.log.source(segment))
+                }
             };
             // Without a reader the process is ending.
             let _ = self.jobs.send(job);
+        }
+        if is_damaged {
+            self.look_ahead();
         }
     }
 

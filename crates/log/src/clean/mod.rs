@@ -223,7 +223,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         };
     }
 
-    /// The log's answer to [`Question::Source`].
+    /// The log's answer to [`Question::Source`] or [`Question::Damaged`].
     pub fn sourced(&mut self, source: Option<Source>) {
         let state = std::mem::replace(&mut self.state, State::Idle);
         self.state = match (state, source) {

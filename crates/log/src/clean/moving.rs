@@ -103,7 +103,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
                 Step::Again
             }
             // Used again meanwhile, if it is not damaged: the next survey tells.
-            Err(error) => self.leave(segment, error.into()),
+            Err(error) => self.leave_damaged(segment, error.into()),
         }
     }
 
@@ -130,7 +130,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
                 self.state = State::Gathering(gathering);
                 return Step::HeldUp { why };
             }
-            Err(Obstacle::Trouble(why)) => return self.leave(segment, why),
+            Err(Obstacle::Trouble(why)) => return self.leave_damaged(segment, why),
             // What of it is in the log twice now says the same.
             Err(Obstacle::TooLarge(partition, index)) => {
                 self.counts.too_large += 1;
@@ -198,14 +198,23 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         Step::Write(records)
     }
 
-    /// A segment cannot be read. Perhaps nothing of it is needed any more and it was used again: the log knows. Or it can be read later: it
-    /// is the first of the plan still.
+    /// What checkpoints need of a segment cannot be read.
     fn leave(&mut self, segment: SegmentNumber, why: Trouble) -> Step {
+        self.doubt(segment, why, Question::Source(segment))
+    }
+
+    /// A segment cannot be read. What was moved out of it before, by a cleaner that has not come to its end, is not to be given up for what it had.
+    fn leave_damaged(&mut self, segment: SegmentNumber, why: Trouble) -> Step {
+        self.doubt(segment, why, Question::Damaged(segment))
+    }
+
+    /// Perhaps nothing of it is needed any more and it was used again: the log knows. Or it can be read later: it is the first of the plan still.
+    fn doubt(&mut self, segment: SegmentNumber, why: Trouble, question: Question) -> Step {
         match why {
             Trouble::Passing(why) => Step::HeldUp { why },
             Trouble::Damaged(why) => {
                 self.state = State::Doubting(segment, why);
-                Step::Ask(Question::Source(segment))
+                Step::Ask(question)
             }
         }
     }

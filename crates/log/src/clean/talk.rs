@@ -9,6 +9,8 @@ pub enum Question {
     Survey,
     /// [`crate::Log::source`], for [`crate::clean::Cleaner::sourced`].
     Source(SegmentNumber),
+    /// The same of a segment that is not what was written, of which [`crate::Log::note_damaged`] is told before.
+    Damaged(SegmentNumber),
 }
 
 /// What is to be done next.

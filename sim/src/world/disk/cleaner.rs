@@ -1,11 +1,14 @@
 //! The cleaner while the node runs (M41): steps at the reader's station, between its other work; what it asks comes through the
 //! writer, and what it moves goes there as an order. All three take time in which anything else happens.
 
+use std::collections::BTreeSet;
+
 use courser_contract::{Need, Needs, NeedsScan, PartitionId};
 use courser_engine::{CheckpointNeeds, NeededRecords};
+use courser_log::inspect::RecordAt;
 use courser_log::{
-    CheckpointStore, Cleaner, Manifests, Pressure, Question, Record, SegmentNumber, Source,
-    SpaceState, Step, Survey,
+    CheckpointStore, Cleaner, HeldSegment, Manifests, Pressure, Question, Record, SegmentNumber,
+    Source, SpaceState, Step, Survey,
 };
 
 use super::super::World;
@@ -29,6 +32,8 @@ pub(super) struct Cleaning {
     is_due: bool,
     /// The last segment that it asked for.
     source: Option<SegmentNumber>,
+    /// Which segments somebody knew to be damaged when the log first said what counts of that one.
+    known: (Option<SegmentNumber>, BTreeSet<SegmentNumber>),
     /// When it was told of live traffic.
     told_at: u64,
 }
@@ -51,8 +56,19 @@ impl Cleaning {
             },
             is_due: false,
             source: None,
+            known: (None, BTreeSet::new()),
             told_at: now,
         }
+    }
+
+    /// Of other segments that are held those that were taken for whole when the log said what counts of one.
+    fn unnoticed(&self, held: &[HeldSegment], segment: SegmentNumber) -> Vec<SegmentNumber> {
+        let (of, known) = &self.known;
+        let others = held.iter().map(|it| it.segment);
+        let others = others.filter(|it| *it != segment);
+        others
+            .filter(|it| *of != Some(segment) || !known.contains(it))
+            .collect()
     }
 }
 
@@ -101,6 +117,7 @@ impl World {
                 if let Question::Source(segment) = question {
                     running.cleaning.source = Some(segment);
                 }
+                self.note_asked(question);
                 let ms = self.rng.below(4);
                 self.disk_later(ms, |life| DiskEvent::CleanerAsks(life, question));
             }
@@ -113,6 +130,13 @@ impl World {
                 self.note(format_args!("the cleaner gives up {segment:?}: {why}"));
                 self.wake_cleaner(3);
             }
+        }
+    }
+
+    /// From now on the node knows of what has rotted in a segment.
+    fn note_asked(&mut self, question: Question) {
+        if let (Question::Damaged(segment), Some(node)) = (question, self.disk.as_deref_mut()) {
+            node.rotten.note_known(segment);
         }
     }
 
@@ -131,26 +155,42 @@ impl World {
         self.disk_later(0, DiskEvent::Write);
     }
 
-    /// M41, M44: what has rotted and is needed stays where it is, so that it can be said, and perhaps read another time.
+    /// M41, M44: beside a segment that is called cleaned, another one gives what it had of what is needed. What of it has rotted and is nowhere else stays where it is, so
+    /// that it can be said, and perhaps read another time.
     fn check_cleaned(&mut self, records: &[Record]) {
-        let [Record::Cleaned { segment }] = records else {
+        let &[Record::Cleaned { segment }] = records else {
             return;
         };
-        if !self.has_rotted(*segment) {
+        let Some(node) = self.disk.as_deref() else {
             return;
-        }
-        let Some(running) = self.station() else {
+        };
+        let Some(running) = node.running.as_ref().filter(|_| node.rotten.is_some()) else {
             return;
         };
         let held = running.log.held_segments();
-        let Some(held) = held.iter().find(|held| held.segment == *segment) else {
-            return;
+        let unnoticed = running.cleaning.unnoticed(&held, segment);
+        let nowhere_else = self.unread_in(&self.needed(|_| true), |it| it != segment);
+        let not_here = self.unread_in(&nowhere_else, |it| it == segment);
+        let lost = nowhere_else.into_iter().filter(|record| {
+            !not_here.contains(record) || node.rotten.may_lack_in(segment, *record)
+        });
+        // What another segment holds is moved out of neither: where that has rotted and nobody has noticed, it is lost by that alone.
+        let is_excused = |record: &RecordAt| {
+            let mut unnoticed = unnoticed.iter();
+            unnoticed.any(|it| node.rotten.may_lack_in(*it, *record))
         };
-        let unread = self.unread(&self.needed_in(held));
-        if let Some((id, index, _)) = unread.first() {
+        let (excused, lost): (Vec<_>, Vec<_>) = lost.partition(is_excused);
+        if let Some((id, index, byte)) = lost.first() {
             self.oracle.fail(format!(
-                "partition {}: M41: segment {} is called cleaned, and entry {} of it that has rotted is needed",
+                "partition {}: M41: segment {} is called cleaned, and byte {byte} of entry {} that is needed is in no other one",
                 id.0, segment.0, index.0
+            ));
+        }
+        if !excused.is_empty() {
+            self.note(format_args!(
+                "of {} records in segment {} the others have rotted, and nobody has noticed",
+                excused.len(),
+                segment.0
             ));
         }
     }
@@ -158,12 +198,24 @@ impl World {
     /// The writer answers at once, and the answer is on its way for a while.
     pub(super) fn cleaner_asks(&mut self, question: Question) {
         let ms = self.rng.below(4);
-        let Some(running) = self.station() else {
+        let Some(node) = self.disk.as_deref_mut() else {
+            return;
+        };
+        let Some(running) = &mut node.running else {
             return;
         };
         let answer = match question {
             Question::Survey => Answer::Survey(running.log.survey()),
-            Question::Source(segment) => Answer::Source(running.log.source(segment)),
+            Question::Source(segment) => {
+                if running.cleaning.known.0 != Some(segment) {
+                    running.cleaning.known = (Some(segment), node.rotten.known());
+                }
+                Answer::Source(running.log.source(segment))
+            }
+            Question::Damaged(segment) => {
+                running.log.note_damaged(segment);
+                Answer::Source(running.log.source(segment))
+            }
         };
         self.disk_later(ms, |life| DiskEvent::CleanerTold(life, Box::new(answer)));
     }

@@ -11,7 +11,6 @@ use super::super::World;
 use super::planted::{PlantedDisk, PlantedFile};
 use super::recovery::open;
 use super::restore::Unmade;
-use super::rot::Until;
 use super::truth::{MayLose, MayRot};
 use super::{DiskEvent, DiskNode};
 
@@ -96,7 +95,7 @@ impl DiskNode {
             truth.compare(found, damage, may).map_err(named)?;
             if let Some(manifest) = opened.loaded.manifests.get(id) {
                 let config = self.places.config(*id, limits);
-                match self.restore_found(&opened, manifest, config, Until::NextStart) {
+                match self.restore_found(&opened, manifest, config) {
                     Ok(_) => {}
                     Err(Unmade::Broken(text)) => return Err(named(text)),
                     Err(Unmade::Disk(text)) => return Ok(Tried::Unread(io::Error::other(text))),

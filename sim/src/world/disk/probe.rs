@@ -11,7 +11,6 @@ use super::damage;
 use super::planted::PlantedDisk;
 use super::recovery::{Opened, open};
 use super::restore::{How, Lacking, Unmade, restore};
-use super::rot::Until;
 use super::rotting::{Rot, segments};
 use super::truth::MayRot;
 use crate::rng::Rng;
@@ -222,7 +221,7 @@ impl DiskNode {
         opened.compare(self, MayRot::No, Some(now))?;
         for (id, manifest) in &opened.loaded.manifests {
             let config = self.places.config(*id, limits);
-            self.restore_found(opened, manifest, config, Until::NextStart)
+            self.restore_found(opened, manifest, config)
                 .map_err(|unmade| unmade.named(|text| format!("partition {}: {text}", id.0)))?;
         }
         Ok(())

@@ -14,7 +14,6 @@ use super::cleaner::Cleaning;
 use super::planted::PlantedDisk;
 use super::recall::Recalling;
 use super::restore::{How, Reads, Unmade, restore};
-use super::rot::Until;
 use super::truth::MayRot;
 use super::{DiskEvent, DiskNode, NODE, Running};
 use crate::bug::Bug;
@@ -202,7 +201,7 @@ impl World {
             let config = self.places.config(*id, &self.plan.limits);
             let node = self.disk.as_ref().expect("worlds with a disk only");
             let mut partition = node
-                .restore_found(opened, manifest, config, Until::NextStart)
+                .restore_found(opened, manifest, config)
                 .map_err(|unmade| unmade.named(|text| format!("{found}: {text}")))?;
             let entries = node.truth[id].committed_to(manifest.at.index);
             let config = self.places.config(*id, &self.plan.limits);

@@ -31,15 +31,6 @@ struct Spot {
     is_known: bool,
 }
 
-/// Whose loss is asked about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Until {
-    /// Lost for good.
-    Ever,
-    /// Not to be found until a start has read the segment: where a batch begins is known from the one before it.
-    NextStart,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Rotten {
@@ -51,9 +42,6 @@ pub(super) struct Rotten {
     pub(super) told: BTreeSet<RecordAt>,
     /// Entries of which he accepts the loss: the file `repair`.
     pub(super) accepted: BTreeMap<PartitionId, BTreeSet<LogIndex>>,
-    /// A start has lacked a retained message. What rots is needed by sessions and groups alone; but where a start does not read a segment, it finds nothing behind
-    /// a batch that has rotted, until an operator looks. Who searches by then misses it, and that is counted.
-    pub(super) has_lacked_retained: bool,
 }
 
 impl Rotten {
@@ -65,7 +53,6 @@ impl Rotten {
             is_called: false,
             told: BTreeSet::new(),
             accepted: BTreeMap::new(),
-            has_lacked_retained: false,
         }
     }
 
@@ -84,7 +71,7 @@ impl Rotten {
         self.spots.iter().any(|spot| spot.segment == segment)
     }
 
-    /// The log is told that a segment is damaged.
+    /// Somebody has found that a segment is damaged, and the log hears of it.
     pub(super) fn note_known(&mut self, segment: SegmentNumber) {
         let spots = self.spots.iter_mut();
         spots
@@ -109,25 +96,26 @@ impl Rotten {
     /// Whether a record of a segment may be lost.
     pub(super) fn may_lack_in(&self, segment: SegmentNumber, record: RecordAt) -> bool {
         let mut spots = self.spots.iter().filter(|spot| spot.segment == segment);
-        spots.any(|spot| spot.lost.has(record, Until::Ever))
+        spots.any(|spot| spot.lost.has(record))
     }
 
     /// Whether a record may be lost.
-    fn may_lack(&self, record: RecordAt, until: Until) -> bool {
-        self.spots.iter().any(|spot| spot.lost.has(record, until))
+    fn may_lack(&self, record: RecordAt) -> bool {
+        self.spots.iter().any(|spot| spot.lost.has(record))
     }
 
-    /// I1: what a partition has lost has rotted.
-    pub(super) fn explains(
-        &self,
-        id: PartitionId,
-        partition: &Partition,
-        until: Until,
-    ) -> Result<(), String> {
+    /// Segments of which that is so.
+    pub(super) fn known(&self) -> BTreeSet<SegmentNumber> {
+        let known = self.spots.iter().filter(|spot| spot.is_known);
+        known.map(|spot| spot.segment).collect()
+    }
+
+    /// I1: what a partition has lost has rotted. What lies whole behind it is there.
+    pub(super) fn explains(&self, id: PartitionId, partition: &Partition) -> Result<(), String> {
         let lost = partition.lost();
         let mut unexplained = lost
             .iter()
-            .filter(|it| !self.may_lack((id, it.index, it.byte), until));
+            .filter(|it| !self.may_lack((id, it.index, it.byte)));
         match unexplained.next() {
             None => Ok(()),
             Some(lost) => Err(format!(
@@ -167,12 +155,10 @@ impl DiskNode {
         opened: &Opened,
         manifest: &Manifest,
         config: PartitionConfig,
-        until: Until,
     ) -> Result<Partition, Unmade> {
         let how = How::read(self.lacking(), self.bug);
         let partition = restore(opened, manifest, config, how)?;
-        self.rotten
-            .explains(manifest.partition, &partition, until)?;
+        self.rotten.explains(manifest.partition, &partition)?;
         Ok(partition)
     }
 }
@@ -276,7 +262,7 @@ impl World {
         let Some(node) = self.disk.as_deref() else {
             return;
         };
-        let is_sound = |record: &&RecordAt| !node.rotten.may_lack(**record, Until::NextStart);
+        let is_sound = |record: &&RecordAt| !node.rotten.may_lack(**record);
         let sound = lost.iter().find(is_sound).copied();
         if let Some((_, index, byte)) = sound {
             let is_there = self.unread(&BTreeSet::from([(id, index, byte)])).is_empty();

@@ -130,15 +130,23 @@ fn moved_to_the_end(
 }
 
 /// Lets a cleaner work until it rests. Which segments it gives up.
-fn clean(log: &mut Log<MemDisk>, mut cleaner: Cleaner<MemDisk, Rows>) -> Vec<SegmentNumber> {
+fn clean(
+    log: &mut Log<MemDisk>,
+    mut cleaner: Cleaner<MemDisk, Rows>,
+    pressure: Pressure,
+) -> Vec<SegmentNumber> {
     let mut given_up = Vec::new();
-    cleaner.earn(1 << 30, 0, Pressure::Short);
+    cleaner.earn(1 << 30, 0, pressure);
     loop {
         match cleaner.step() {
             Step::Rest => return given_up,
             Step::Again => {}
             Step::Ask(Question::Survey) => cleaner.surveyed(log.survey()),
             Step::Ask(Question::Source(segment)) => cleaner.sourced(log.source(segment)),
+            Step::Ask(Question::Damaged(segment)) => {
+                log.note_damaged(segment);
+                cleaner.sourced(log.source(segment));
+            }
             Step::Write(records) => {
                 write(log, &records);
                 cleaner.written();
@@ -173,7 +181,7 @@ fn i1_what_is_left_of_a_damaged_batch_at_the_end_of_a_segment_is_not_taken_for_m
     assert_eq!(found.report.damages.len(), 1, "{}", found.report);
     assert_eq!(found.partitions[&PartitionId(NEEDED)].damage, None);
     let cleaner = Cleaner::new(disk, store, manifests, Rows, SEGMENT);
-    assert_eq!(clean(&mut log, cleaner), [segment]);
+    assert_eq!(clean(&mut log, cleaner, Pressure::Short), [segment]);
     let mut reader = log.reader(PartitionId(NEEDED));
     let batches = std::iter::from_fn(|| reader.next_kept());
     let kept: Vec<_> = batches.flatten().flatten().collect();
@@ -360,6 +368,42 @@ fn i1_a_segment_that_was_kept_for_another_one_is_not_called_cleaned_again() {
         write(&mut third, &[Record::Cleaned { segment: log.old }]);
         assert_eq!(third.counts().cleaned, cleaned + 1, "{end:?}");
     }
+}
+
+/// A segment was kept for another one, with what was moved out of it elsewhere. Then it rotted: the cleaner left it as it was, and gave up what was moved, since the
+/// log had been told of nothing and took the segment for whole.
+#[test]
+fn i1_what_was_moved_is_kept_when_the_cleaner_finds_what_it_came_from_damaged() {
+    let log = Cleaned::new(End::InSegment);
+    log.rot(log.dead);
+    let (_, damages, there) = log.start(2);
+    assert_eq!((damages, &there[..]), (1, &BOTH[..]));
+    let (store, loaded) = CheckpointStore::open(log.checkpoints.kill(), NODE).expect("opens");
+    let disk = log.disk.kill();
+    let opened = Log::open(disk.clone(), config(), start(3), &loaded.manifests);
+    let (mut third, found) = opened.expect("opens");
+    assert_eq!(found.report.damages, [], "{}", found.report);
+    let name = log.old.file_name();
+    let bytes = log.disk.bytes(&name).expect("it is there");
+    let of_first = bytes.windows(302).position(|it| it == record(1));
+    let at = of_first.expect("it is there") as u64;
+    log.disk.rot(&name, at + 100, 1);
+
+    let cleaner = Cleaner::new(disk, store, loaded.manifests, Rows, SEGMENT);
+    // Where there is room it comes to the oldest segment first.
+    assert_eq!(clean(&mut third, cleaner, Pressure::None), [log.old]);
+    let mut last = log.last;
+    while log.is_there(log.moved.segment) {
+        fill(&mut third, &mut last);
+    }
+    drop(third);
+    let (fourth, damages, there) = log.start(4);
+    assert_eq!((damages, &there[..]), (1, &BOTH[1..]), "in their entries");
+    let mut reader = fourth.reader(PartitionId(NEEDED));
+    let batches = std::iter::from_fn(|| reader.next_kept());
+    let kept: Vec<_> = batches.flatten().flatten().collect();
+    let first = kept.iter().find(|it| it.index == LogIndex(1));
+    assert_eq!(first.map(|it| &it.data[..]), Some(&record(1)[..]));
 }
 
 /// There was no room for the head that says so, and the start failed. What is free of use makes some, but for what is damaged: with that gone, the

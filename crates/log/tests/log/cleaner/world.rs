@@ -344,6 +344,7 @@ impl World {
                 Step::Ask(Question::Source(segment)) => {
                     self.cleaner.sourced(self.log.source(segment));
                 }
+                Step::Ask(Question::Damaged(segment)) => panic!("{segment:?} is damaged"),
                 Step::Write(mut records) => {
                     if self.fault == Fault::LoseOne && records.len() > 1 {
                         records.pop();

@@ -258,6 +258,10 @@ impl World {
                 Step::Ask(Asks::Source(segment)) => {
                     self.cleaner.sourced(self.log.source(segment));
                 }
+                Step::Ask(Asks::Damaged(segment)) => {
+                    self.log.note_damaged(segment);
+                    self.cleaner.sourced(self.log.source(segment));
+                }
                 Step::Write(records) => {
                     self.write(&records);
                     self.cleaner.written();

@@ -12,7 +12,6 @@ use courser_log::{Disk, HeldSegment, SegmentNumber};
 use super::super::super::World;
 use super::super::truth::Truth;
 use super::super::{DiskNode, Running};
-use super::Until;
 use crate::rng::Rng;
 use crate::shell::Shard;
 
@@ -68,8 +67,6 @@ impl Span {
 pub(super) struct Lost {
     /// All that was in the batch, or less.
     pub(super) spans: Vec<Span>,
-    /// What lies behind it in the segment, if the rot may have taken what says where that begins.
-    behind: Vec<Span>,
 }
 
 impl fmt::Display for Lost {
@@ -86,13 +83,8 @@ impl fmt::Display for Lost {
 }
 
 impl Lost {
-    pub(super) fn has(&self, record: RecordAt, until: Until) -> bool {
-        let behind = match until {
-            Until::Ever => &[][..],
-            Until::NextStart => &self.behind,
-        };
-        let mut spans = self.spans.iter().chain(behind);
-        spans.any(|span| span.has(record))
+    pub(super) fn has(&self, record: RecordAt) -> bool {
+        self.spans.iter().any(|span| span.has(record))
     }
 }
 
@@ -143,8 +135,7 @@ impl Choice {
                 match is_bit {
                     true => {
                         let spans = vec![needed];
-                        let behind = Vec::new();
-                        (at, Lost { spans, behind })
+                        (at, Lost { spans })
                     }
                     false => (at, all()),
                 }
@@ -237,10 +228,6 @@ impl DiskNode {
                 Found::Damage { .. } => is_whole = false,
                 Found::Record(_) | Found::End { .. } => {}
             }
-        }
-        for at in 0..choices.len() {
-            let behind = choices[at + 1..].iter().flat_map(|it| &it.lost.spans);
-            choices[at].lost.behind = behind.copied().collect();
         }
         choices.retain_mut(|choice| choice.is_one(needs));
         choices

@@ -162,11 +162,21 @@ impl World {
 
     /// Those of some records that no segment gives.
     pub(in super::super) fn unread(&self, records: &BTreeSet<RecordAt>) -> BTreeSet<RecordAt> {
+        self.unread_in(records, |_| true)
+    }
+
+    /// Those of some records that none of these segments gives.
+    pub(in super::super) fn unread_in(
+        &self,
+        records: &BTreeSet<RecordAt>,
+        is_meant: impl Fn(SegmentNumber) -> bool,
+    ) -> BTreeSet<RecordAt> {
         let node = self.disk.as_deref().expect("worlds with a disk only");
         let disk = node.log_folder.fork().kill();
         let mut finder = RecordFinder::new(records);
         let held = node.running.as_ref().map(|it| it.log.held_segments());
-        for segment in held.unwrap_or_default() {
+        let held = held.unwrap_or_default().into_iter();
+        for segment in held.filter(|held| is_meant(held.segment)) {
             if let Ok(file) = disk.open(&segment.segment.file_name()) {
                 // What of it cannot be read is not found.
                 let _ = finder.segment(file, &segment);
