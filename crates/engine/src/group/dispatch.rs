@@ -3,8 +3,9 @@
 mod ahead;
 mod aside;
 mod kept;
+mod news;
 
-pub(crate) use self::ahead::Up;
+pub(crate) use self::{ahead::Up, news::News};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,24 +107,6 @@ pub(crate) struct Dispatch {
     /// Deliveries of messages that came back, also those not committed yet.
     attempts: BTreeMap<Seq, u32>,
     news: News,
-}
-
-/// What has come to its end since the caller asked.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct News {
-    /// Deliveries of QoS 2, with their members: the packet ids are free when that is committed (M31).
-    pub(crate) finished: Vec<(HomeRef, Seq)>,
-    /// Deliveries of QoS 2 whose packet ids nothing was sent with: they are free when it is committed that they are not wanted.
-    pub(crate) unsent: Vec<(HomeRef, Seq)>,
-    /// Sessions that have left, when nothing more is under way with them.
-    pub(crate) cleared: Vec<HomeRef>,
-}
-
-impl News {
-    /// Whether there is none.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.finished.is_empty() && self.unsent.is_empty() && self.cleared.is_empty()
-    }
 }
 
 impl Dispatch {
