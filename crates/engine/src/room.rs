@@ -18,6 +18,7 @@ use crate::{
     stream::Stream,
 };
 
+use self::passed::Staying;
 pub(crate) use self::{
     coming::{Coming, Reserved},
     passed::Passed,
@@ -290,6 +291,9 @@ impl Partition {
         if most.messages == 0 || bytes > most.bytes {
             return false;
         }
+        if self.is_kept_out(stream, bytes, most) {
+            return false;
+        }
         while self.is_full(stream, bytes) {
             match self.oldest_droppable(stream) {
                 Some(seq) => self.doom(stream, seq, Fate::Dropped),
@@ -301,30 +305,81 @@ impl Partition {
         true
     }
 
-    fn oldest_droppable(&mut self, stream: u64) -> Option<u64> {
+    /// Whether the bytes of a message fit not even where all is dropped that may be: what stays leaves too little room. What comes and has no
+    /// known size, which is so for a moment after the policy has changed, counts as what may be dropped.
+    fn is_kept_out(&mut self, stream: u64, bytes: u64, most: Most) -> bool {
+        let oldest = self.oldest_droppable(stream);
+        let Some((queue, reserved)) = self.queue(stream) else {
+            return false;
+        };
+        let queued = queue.bytes().saturating_add_signed(reserved.bytes);
+        let oldest = oldest.and_then(|seq| queue.get(seq));
+        let freed = oldest.map_or(0, |it| u64::from(self.state.records.len_of(it.slot)));
+        let Some(below) = self.stays_below(stream) else {
+            return false;
+        };
+        if queued + bytes <= most.bytes + freed {
+            return false;
+        }
+        let mut passed = self.passed(stream);
+        let staying = passed.staying_below(below, || self.count_staying(stream, below));
+        self.lead.streams.passed.insert(stream, passed);
+        staying.bytes + bytes > most.bytes
+    }
+
+    /// Above it all messages of a stream may be dropped.
+    fn stays_below(&self, stream: u64) -> Option<u64> {
+        let from = self.droppable_from(stream)?;
+        Some(match ids::owner(stream) {
+            Owner::Session => from,
+            Owner::Group => {
+                let group = self.state.groups.get(stream)?;
+                let dispatch = group.lead.dispatch.as_ref();
+                dispatch.map_or(from, |it| from.max(it.begun_below().0))
+            }
+        })
+    }
+
+    fn count_staying(&self, stream: u64, below: u64) -> Staying {
+        let mut bytes = 0;
+        let from = self.droppable_from(stream).unwrap_or(below);
+        if let Some((queue, _)) = self.queue(stream) {
+            let live = queue.iter().take_while(|(seq, _)| *seq < below);
+            for (seq, reference) in live {
+                let is_doomed = self.lead.streams.doomed.contains(&(stream, seq));
+                if !is_doomed && (seq < from || self.is_begun(stream, seq)) {
+                    bytes += u64::from(self.state.records.len_of(reference.slot));
+                }
+            }
+        }
+        Staying { below, bytes }
+    }
+
+    /// Where what may be dropped of a stream begins.
+    fn droppable_from(&self, stream: u64) -> Option<u64> {
         let (queue, _) = self.queue(stream)?;
-        let planted = self.is_planted(PlantedPartition::DroppedUnderWay);
-        let from = match ids::owner(stream) {
-            Owner::Session if planted => queue.floor(),
+        Some(match ids::owner(stream) {
+            Owner::Session if self.is_planted(PlantedPartition::DroppedUnderWay) => queue.floor(),
             Owner::Session => {
-                let from = self
-                    .state
-                    .sessions
-                    .get(stream)?
-                    .sent_below()
-                    .max(queue.floor());
+                let session = self.state.sessions.get(stream)?;
+                let from = session.sent_below().max(queue.floor());
                 // What is on its way out of the log is as good as under way: else those who lag would never get anything.
                 from.max(self.asked_to(stream))
             }
             Owner::Group => queue.floor().max(self.asked_to(stream)),
-        };
-        let mut passed = self
-            .lead
-            .streams
-            .passed
-            .get(&stream)
-            .copied()
-            .unwrap_or_default();
+        })
+    }
+
+    fn passed(&self, stream: u64) -> Passed {
+        let passed = self.lead.streams.passed.get(&stream);
+        passed.copied().unwrap_or_default()
+    }
+
+    fn oldest_droppable(&mut self, stream: u64) -> Option<u64> {
+        let from = self.droppable_from(stream)?;
+        let (queue, _) = self.queue(stream)?;
+        let planted = self.is_planted(PlantedPartition::DroppedUnderWay);
+        let mut passed = self.passed(stream);
         let stays = |seq| {
             let is_begun = !planted && self.is_begun(stream, seq);
             is_begun || self.lead.streams.doomed.contains(&(stream, seq))

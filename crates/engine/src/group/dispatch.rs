@@ -547,6 +547,12 @@ impl Dispatch {
         is_new || self.returned.contains(&seq) || self.uncounted.contains(&seq) || is_aside()
     }
 
+    /// All from there on wait.
+    pub(crate) fn begun_below(&self) -> Seq {
+        let last = self.taken_up.last().map_or(0, |last| last.0 + 1);
+        self.cursor.max(Seq(last))
+    }
+
     /// Asserts the invariants of the module above, together with the replicated half.
     pub(crate) fn check(&self, group: &Group) {
         self.seats.check();

@@ -8,6 +8,15 @@
 pub(crate) struct Passed {
     from: u64,
     to: u64,
+    staying: Option<Staying>,
+}
+
+/// What of a stream stays whatever comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Staying {
+    /// Nothing at or above it does.
+    pub(super) below: u64,
+    pub(super) bytes: u64,
 }
 
 impl Passed {
@@ -20,7 +29,8 @@ impl Passed {
         stays: impl Fn(u64) -> bool,
     ) -> Option<u64> {
         if from < self.from || from > self.to {
-            *self = Self { from, to: from };
+            self.from = from;
+            self.to = from;
         }
         loop {
             let seq = next_live(self.to)?;
@@ -29,6 +39,14 @@ impl Passed {
                 return Some(seq);
             }
             self.to += 1;
+        }
+    }
+
+    /// What stays below a position, counted (`count`) once for all messages that ask: a client may have tens of thousands (I10).
+    pub(super) fn staying_below(&mut self, below: u64, count: impl FnOnce() -> Staying) -> Staying {
+        match self.staying {
+            Some(staying) if staying.below == below => staying,
+            Some(_) | None => *self.staying.insert(count()),
         }
     }
 }

@@ -331,7 +331,9 @@ impl Model {
     }
 
     fn publish(&mut self, payload: &str, bytes: u64) {
-        if bytes > self.most.1 {
+        let stays = self.waiting.iter().filter(|(.., has)| *has);
+        let stays: u64 = stays.map(|(_, bytes, _)| bytes).sum();
+        if stays + bytes > self.most.1 {
             self.dropped += 1;
             return;
         }

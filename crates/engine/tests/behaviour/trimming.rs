@@ -5,7 +5,7 @@ use courser_engine::{Limits, Overflow};
 use proptest::prelude::*;
 
 use crate::people::durable;
-use crate::world::{Acks, DURABLE, Options, World, to};
+use crate::world::{Acks, DURABLE, Options, Subscription, World, to};
 
 /// No limit of a session's owner.
 const NONE: u32 = u32::MAX;
@@ -233,6 +233,51 @@ fn m12_a_message_larger_than_the_queue_is_dropped_alone() {
     assert_eq!(dropped(&world, Dropped::QueueFull), 1);
     world.attach(a, Options::durable());
     assert_eq!(world.got(a), numbers(0..5));
+}
+
+/// One that fits beside what is under way not even where all goes that waits made room all the same: that went, and then it was dropped itself.
+#[test]
+fn m12_a_message_that_fits_not_beside_what_is_under_way_is_dropped_alone() {
+    for share in [None, Some("g".into())] {
+        let mut world = World::with_limits(Limits {
+            overflow: Overflow::DropOldest,
+            queue_bytes_max: 2_000,
+            ..Limits::default()
+        });
+        let a = world.client("a");
+        let options = Options {
+            receive_maximum: 1,
+            ..Options::durable()
+        };
+        world.attach(a, options);
+        world.clients[a].acks = Acks::Held;
+        world.subscribe(
+            a,
+            Subscription {
+                share: share.clone(),
+                ..to("t", QoS::AtLeastOnce)
+            },
+        );
+        let first = "x".repeat(1_000);
+        world.send("t", &first, QoS::AtLeastOnce);
+        world.settle();
+        assert_eq!(world.got(a), [&*first], "it is under way");
+        send(&mut world, 0..5);
+        let ticket = world.send("t", &"y".repeat(1_200), QoS::AtLeastOnce);
+        world.settle();
+        assert!(world.is_acked(ticket));
+        assert_eq!(dropped(&world, Dropped::QueueFull), 1, "{share:?}");
+        // One that fits where some of them go takes the place of these.
+        let last = "z".repeat(860);
+        world.send("t", &last, QoS::AtLeastOnce);
+        world.settle();
+        let gone = dropped(&world, Dropped::QueueFull) - 1;
+        assert!((1..5).contains(&gone), "{gone} are gone");
+        world.clients[a].acks = Acks::Auto;
+        world.ack(a, 1);
+        let expected: Vec<_> = numbers(gone..5).into_iter().chain([last]).collect();
+        assert_eq!(world.got(a), expected, "{share:?}");
+    }
 }
 
 #[derive(Clone, Debug)]
