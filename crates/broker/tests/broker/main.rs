@@ -11,6 +11,7 @@ mod cold;
 mod damage;
 mod doors;
 mod fan_out;
+mod large;
 mod latencies;
 mod lingering;
 mod listeners;

@@ -31,6 +31,7 @@ mod sessions;
 mod shared;
 mod sizes;
 mod takeover;
+mod targets;
 mod trimming;
 mod wills;
 mod world;
