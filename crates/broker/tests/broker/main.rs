@@ -26,4 +26,5 @@ mod runs;
 mod shards;
 mod stalled;
 mod support;
+mod takeover;
 mod tokens;
