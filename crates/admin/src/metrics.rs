@@ -6,8 +6,9 @@ pub(crate) mod detailed;
 mod reference;
 mod table;
 
-use std::fmt;
+use std::fmt::{self, Write};
 
+use axum::http::{HeaderMap, header};
 use courser_broker::latency::{BOUNDS_US, Histogram, LogTimes};
 use courser_broker::{ShardReport, Status};
 use prometheus_client::collector::Collector;
@@ -262,6 +263,81 @@ impl Collector for All {
 
 /// The content type of [`encode`]'s text.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The older text format, for those who know no other.
+const TEXT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// In which text format figures are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    OpenMetrics,
+    /// That of Prometheus 0.0.4, which `promtool check metrics` reads.
+    Text,
+}
+
+impl Format {
+    /// What a request takes: the older one only if it asks for text and says nothing of OpenMetrics.
+    pub(crate) fn wanted(headers: &HeaderMap) -> Self {
+        let takes = |kind: &str| {
+            let accepted = headers.get_all(header::ACCEPT).iter();
+            let accepted = accepted.filter_map(|value| value.to_str().ok());
+            accepted.flat_map(|value| value.split(',')).any(|range| {
+                let named = range.split(';').next().unwrap_or_default();
+                named.trim().eq_ignore_ascii_case(kind)
+            })
+        };
+        match takes("text/plain") && !takes("application/openmetrics-text") {
+            true => Self::Text,
+            false => Self::OpenMetrics,
+        }
+    }
+
+    pub(crate) const fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => CONTENT_TYPE,
+            Self::Text => TEXT_TYPE,
+        }
+    }
+
+    /// OpenMetrics text in this format.
+    pub(crate) fn of(self, text: String) -> String {
+        match self {
+            Self::OpenMetrics => text,
+            Self::Text => older(&text),
+        }
+    }
+}
+
+/// The older format has neither units nor an end, names a counter and an info as their samples are named, and knows no info.
+fn older(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut help = "";
+    for line in text.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next()) {
+            (Some("#"), Some("HELP")) => help = line,
+            (Some("#"), Some("TYPE")) => {
+                let name = words.next().unwrap_or_default();
+                let (suffix, kind) = match words.next().unwrap_or_default() {
+                    "counter" => ("_total", "counter"),
+                    "info" => ("_info", "gauge"),
+                    "unknown" => ("", "untyped"),
+                    kind => ("", kind),
+                };
+                let said = help.splitn(4, ' ').nth(3).unwrap_or_default();
+                // Writing to a string cannot fail.
+                let _ = writeln!(out, "# HELP {name}{suffix} {said}");
+                let _ = writeln!(out, "# TYPE {name}{suffix} {kind}");
+            }
+            (Some("#"), _) => {}
+            _ => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
 
 /// OpenMetrics text.
 pub(crate) fn encode(snapshot: Snapshot) -> String {

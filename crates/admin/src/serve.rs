@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::{Version, header};
+use axum::response::IntoResponse;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -23,6 +25,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::AppState;
 use crate::access::Caller;
+use crate::error::{ApiError, Code};
 use crate::routes;
 use crate::seats::{Answer, Seat, Seats};
 
@@ -246,8 +249,20 @@ where
     }
 }
 
+/// HTTP/1.1 wants one host of every request, and an answer of 400 to any other (RFC 9112, 3.2).
+fn names_its_host(request: &hyper::Request<Body>) -> bool {
+    match request.headers().get_all(header::HOST).iter().count() {
+        0 => request.version() < Version::HTTP_11,
+        count => count == 1,
+    }
+}
+
 async fn call(mut router: Router, request: hyper::Request<Body>) -> axum::response::Response {
     use tower_service::Service as _;
+    if !names_its_host(&request) {
+        let message = "a request of HTTP/1.1 names one host: Host";
+        return ApiError::new(Code::BadRequest, message).into_response();
+    }
     match router.call(request).await {
         Ok(response) => response,
         Err(never) => match never {},
@@ -315,6 +330,37 @@ mod tests {
                 connection.await;
                 assert_eq!(orders.load(Ordering::Relaxed), 0);
                 assert_eq!(client.read(&mut [0; 16]).await.expect("closed"), 0);
+            }
+        });
+    }
+
+    #[test]
+    fn a_request_without_its_host_is_refused_where_the_version_asks_for_one() {
+        let table = [
+            ("HTTP/1.1\r\n", "400", 0),
+            ("HTTP/1.1\r\nHost: x\r\nHost: x\r\n", "400", 0),
+            ("HTTP/1.1\r\nHost: x\r\nHost: y\r\n", "400", 0),
+            ("HTTP/1.1\r\nHost: x\r\n", "200", 1),
+            ("HTTP/1.0\r\n", "200", 1),
+            ("HTTP/1.0\r\nHost: x\r\n", "200", 1),
+        ];
+        block_on(async {
+            for (said, code, done) in table {
+                let (router, orders) = counting();
+                let (mut client, stream) = duplex(1024);
+                let request = format!("POST /order {said}Content-Length: 0\r\n\r\n");
+                client.write_all(request.as_bytes()).await.expect("written");
+                let seat = Seats::new(1).take().await;
+                let mut answer = [0; "HTTP/1.1 ".len() + 3];
+                let mut read = pin!(client.read_exact(&mut answer));
+                let is_read = tokio::select! {
+                    () = served(stream, &router, seat) => false,
+                    read = &mut read => read.is_ok(),
+                };
+                // It may be gone by then, behind its answer.
+                assert!(is_read || read.await.is_ok(), "{said:?}");
+                assert_eq!(&answer[9..], code.as_bytes(), "{said:?}");
+                assert_eq!(orders.load(Ordering::Relaxed), done, "{said:?}");
             }
         });
     }

@@ -107,3 +107,63 @@ fn numbers_stand_under_the_names_of_the_reference_page() {
         "without a disk's number there is no sample"
     );
 }
+
+/// As `promtool check metrics` reads it: every sample is of the family that was begun last, whose kind that format has, with a text.
+#[test]
+fn the_older_text_format_says_the_same_in_its_own_form() {
+    let newer = encode(snapshot());
+    let text = Format::Text.of(newer.clone());
+    let mut family = String::new();
+    let mut kind = "";
+    let mut helped = String::new();
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, said) = help.split_once(' ').expect("a name and a text");
+            assert!(!said.is_empty(), "{line}");
+            helped = name.to_owned();
+        } else if let Some(named) = line.strip_prefix("# TYPE ") {
+            (family, kind) = named
+                .split_once(' ')
+                .map(|(name, kind)| (name.to_owned(), kind))
+                .expect("a name and a kind");
+            assert_eq!(family, helped);
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            assert_eq!(kind == "counter", family.ends_with("_total"), "{line}");
+        } else {
+            assert!(!line.starts_with('#'), "{line}");
+            let name = line.split(['{', ' ']).next().expect("a name");
+            let part = name.strip_prefix(&*family).unwrap_or("another");
+            let parts: &[&str] = match kind {
+                "histogram" => &["_bucket", "_sum", "_count"],
+                _ => &[""],
+            };
+            assert!(parts.contains(&part), "{line} is not of {family}");
+        }
+    }
+    let samples = |text: &str| {
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        samples.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(samples(&text), samples(&newer));
+    assert!(text.contains("# TYPE courser_build_info gauge\ncourser_build_info{"));
+}
+
+#[test]
+fn the_older_text_format_is_for_who_takes_no_other() {
+    const PROMETHEUS: &str = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+    for (accept, expected) in [
+        (None, Format::OpenMetrics),
+        (Some("*/*"), Format::OpenMetrics),
+        (Some("application/openmetrics-text"), Format::OpenMetrics),
+        (Some(PROMETHEUS), Format::OpenMetrics),
+        (Some("text/plain"), Format::Text),
+        (Some("Text/Plain;version=0.0.4;q=1,*/*;q=0.1"), Format::Text),
+        (Some("text/html, text/plain; q=0.5"), Format::Text),
+    ] {
+        let mut headers = HeaderMap::new();
+        if let Some(accept) = accept {
+            headers.insert(header::ACCEPT, accept.parse().expect("a value"));
+        }
+        assert_eq!(Format::wanted(&headers), expected, "{accept:?}");
+    }
+}

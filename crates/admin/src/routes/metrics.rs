@@ -16,7 +16,7 @@ use crate::api::{Client, Session};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{ListParams, ListQuery, list};
 use crate::metrics::detailed::{ByListener, Detailed};
-use crate::metrics::{CONTENT_TYPE, Snapshot, encode};
+use crate::metrics::{Format, Snapshot, encode};
 use crate::routes::health::not_ready;
 use crate::{AppState, access};
 
@@ -25,10 +25,15 @@ pub(super) fn routes(state: &AppState) -> Router<AppState> {
     Router::new().route("/metrics", get(metrics)).layer(guard)
 }
 
-async fn metrics(State(state): State<AppState>) -> Result<impl IntoResponse, ApiError> {
+async fn metrics(
+    State(state): State<AppState>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, ApiError> {
+    let format = Format::wanted(&headers);
     let ready = not_ready(&state).is_none();
     let snapshot = Snapshot::take(&state, ready).await?;
-    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], encode(snapshot)))
+    let text = format.of(encode(snapshot));
+    Ok(([(header::CONTENT_TYPE, format.content_type())], text))
 }
 
 /// Rows of an answer, where nobody says how many: a scraper asks for all of them.
@@ -43,8 +48,10 @@ pub(super) fn detailed_routes() -> OpenApiRouter<AppState> {
 #[utoipa::path(get, path = "/metrics/detailed", params(("family" = String, Query, description = "`clients`, `sessions` or `listeners`"), ListParams), responses((status = 200, description = "OpenMetrics text", body = String), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody)))]
 async fn detailed(
     State(state): State<AppState>,
+    asking: HeaderMap,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<impl IntoResponse, ApiError> {
+    let format = Format::wanted(&asking);
     let again = again(&parameters);
     let mut family = None;
     let mut asked = Vec::new();
@@ -74,7 +81,10 @@ async fn detailed(
         }
     };
     let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static(format.content_type()),
+    );
     let figures = match next {
         None => figures,
         Some(next) => {
@@ -83,7 +93,7 @@ async fn detailed(
             figures.cut()
         }
     };
-    Ok((headers, figures.encode()))
+    Ok((headers, format.of(figures.encode())))
 }
 
 /// What is escaped in a question: all but what no URL gives a meaning (RFC 3986, 2.3).

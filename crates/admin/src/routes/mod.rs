@@ -18,9 +18,11 @@ mod settings;
 mod topics;
 mod trace;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{DefaultBodyLimit, Query, Request};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
@@ -92,6 +94,7 @@ fn guarded() -> OpenApiRouter<AppState> {
 /// Everything.
 pub(crate) fn router(state: AppState) -> Router {
     let (api, document) = guarded().split_for_parts();
+    let api = api.layer(middleware::from_fn(each_once));
     let api = api.layer(middleware::from_fn_with_state(
         state.clone(),
         access::require,
@@ -121,6 +124,30 @@ pub(crate) fn router(state: AppState) -> Router {
         .layer(middleware::from_fn(in_time))
         .layer(DefaultBodyLimit::max(body::BODY_BYTES_MAX))
         .with_state(state)
+}
+
+/// A parameter that may be said as often as wanted.
+const OFTEN: &str = "filter";
+
+/// Refuses a question that says one thing twice: whichever of both counted, the other one would be left out silently.
+async fn each_once(
+    query: Result<Query<Vec<(String, String)>>, QueryRejection>,
+    request: Request,
+    next: Next,
+) -> Response {
+    // What cannot be read is refused by the route, in its own words.
+    let parameters = query.map_or(Vec::new(), |Query(parameters)| parameters);
+    let mut said = BTreeSet::new();
+    let twice = parameters
+        .iter()
+        .find(|(name, _)| name != OFTEN && !said.insert(name.as_str()));
+    match twice {
+        None => next.run(request).await,
+        Some((name, _)) => {
+            let message = format!("the parameter \"{}\" is said twice", name.escape_debug());
+            ApiError::new(Code::BadRequest, message).into_response()
+        }
+    }
 }
 
 async fn in_time(request: Request, next: Next) -> Response {
