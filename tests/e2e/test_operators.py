@@ -307,6 +307,13 @@ def test_metrics_please_the_tool_of_prometheus(server):
     assert done.returncode == 0 and not done.stderr, done.stderr
 
 
+def test_a_parameter_is_said_once(server):
+    """Whichever of two counted, the other would be left out without a word; filters may be said as often as wanted."""
+    status, page = over_socket(server, "/api/v1/clients?limit=1&filter=client_id=a*&limit=2")
+    assert status == 400 and 'the parameter \\"limit\\" is said twice' in json.dumps(page), page
+    assert over_socket(server, "/api/v1/clients?limit=1&filter=client_id=a*&filter=client_id=b*")[0] == 200
+
+
 def test_names_of_clients_move_nothing(server):
     """Escape sequences and line ends in a client id come back as data, and are escaped on the way to a person."""
     name = "evil\x1b[2J\u202e"
