@@ -163,6 +163,20 @@ fn hint(fault: &TunnelError) -> &'static str {
         TunnelError::Tls(Fault::AlertReceived(Alert::CertificateRequired)) => {
             " (show a certificate with --cert and --key)"
         }
+        TunnelError::Tls(Fault::AlertReceived(Alert::CertificateRevoked)) => {
+            " (the certificate of --cert was revoked: its authority has to sign another one)"
+        }
+        TunnelError::Tls(Fault::AlertReceived(Alert::CertificateExpired)) => {
+            " (the certificate of --cert has expired for the server: show a newer one; or is its clock right?)"
+        }
+        TunnelError::Tls(Fault::AlertReceived(Alert::UnknownCA)) => {
+            " (the certificate of --cert was signed by nobody whom the server trusts: show one of its client_authorities)"
+        }
+        TunnelError::Tls(Fault::AlertReceived(
+            Alert::BadCertificate | Alert::CertificateUnknown | Alert::UnsupportedCertificate,
+        )) => {
+            " (the server does not take the certificate of --cert: is it one for clients, valid now, and is the revocation list of its authority current there?)"
+        }
         TunnelError::Web(WebError::Malformed) => " (is this a port with WebSocket?)",
         TunnelError::Web(WebError::Refused(404)) => " (name the path with --ws-path)",
         TunnelError::Tls(_) | TunnelError::Web(_) | TunnelError::Full => "",
