@@ -5,12 +5,13 @@ use std::ops::Range;
 use bytes::Bytes;
 use courser_contract::{
     Append, AppendKey, Class, IndexToken, LogIndex, Now, PartitionEffects, PartitionId, RecordView,
-    Seq, Term, Tick, ToHome, ToPartition,
+    Seq, SharedStrategy, Term, Tick, ToHome, ToPartition,
 };
 
 use crate::{
     Counts, DiskRoom, EntryError, MemoryRoom, Pace, PartitionConfig, SessionRoom,
     entry::{Gather, Haste, Rare, Trust},
+    group::RING_BYTES,
     lead::{Lead, Role},
     lost::Search,
     recall::Recalls,
@@ -637,7 +638,9 @@ impl Partition {
             claims: self.lead.registry.clients.len() as u64,
             subscriptions: self.state.subscriptions,
             shared_subscriptions: self.state.shared_subscriptions,
-            session_bytes: self.state.session_bytes + self.state.l2.filter_bytes(),
+            session_bytes: self.state.session_bytes
+                + self.state.l2.filter_bytes()
+                + self.ring_bytes(),
             expired_sessions: self.lead.registry.expired,
             retained_messages: retained.topics,
             retained_bytes: retained.bytes,
@@ -647,6 +650,19 @@ impl Partition {
             record_bytes: self.state.records.held_bytes() as u64,
             row_bytes: self.state.records.row_bytes() as u64,
             outbox_messages: self.state.outboxes.len() as u64,
+        }
+    }
+
+    /// What members of shared groups own topics by, as for [`weight`]: as many as have subscribed, connected or not, and as if all groups had
+    /// begun with the strategy that counts now.
+    ///
+    /// [`weight`]: crate::state::weight
+    fn ring_bytes(&self) -> u64 {
+        match self.config.limits.shared_strategy {
+            SharedStrategy::HashTopic => self.state.shared_subscriptions * RING_BYTES,
+            SharedStrategy::RoundRobin
+            | SharedStrategy::Sticky
+            | SharedStrategy::LeastOutstanding => 0,
         }
     }
 

@@ -25,7 +25,7 @@ use courser_contract::{Cut, HomeRef, Seq, SharedStrategy, SubscriptionOptions};
 #[cfg(test)]
 use self::dispatch::Assignment;
 pub(crate) use self::dispatch::{Dispatch, Look, Message, News, Up};
-pub(crate) use self::seats::Receiver;
+pub(crate) use self::seats::{RING_BYTES, Receiver};
 use crate::{emptied::Emptied, seq_table::SeqTable};
 
 /// What a member asked for.

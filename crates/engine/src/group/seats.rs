@@ -8,6 +8,7 @@ use rapidhash::v3::rapidhash_v3;
 use super::Member;
 use super::bits::Bits;
 use crate::emptied::Emptied;
+use crate::state::weight;
 
 /// Place of a member in the leader's memory; used again after the member has gone with all that it had.
 pub(super) type SeatId = u32;
@@ -70,6 +71,10 @@ const SEATS_FEW: usize = 4;
 
 /// Points of a candidate on the ring of [`SharedStrategy::HashTopic`]: shares of topics then differ by a sixth or so.
 const POINTS: u32 = 32;
+
+/// Bytes that a connected member takes there.
+pub(crate) const RING_BYTES: u64 =
+    (POINTS as usize * weight::of_next::<(u64, SeatId), ()>()) as u64;
 
 /// All seats of a group. A turn costs O(seats / 64), with [`SharedStrategy::HashTopic`] O(log seats), and with
 /// [`SharedStrategy::LeastOutstanding`] it looks at those with room until one has nothing. Members and connections come and

@@ -247,8 +247,12 @@ struct Weighed {
 }
 
 impl Weighed {
-    fn new(class: Class, stage: AttachStage, expiry_seconds: u32) -> Self {
+    fn new(class: Class, stage: AttachStage, expiry_seconds: u32, by: SharedStrategy) -> Self {
         let mut setup = Setup::new(class, None);
+        setup.partition.set_limits(Limits {
+            shared_strategy: by,
+            ..Limits::default()
+        });
         let attach = |number| setup.attach(number, stage, expiry_seconds);
         let sessions = (0..MEMBERS).map(attach).collect();
         let said = setup.partition.counts().session_bytes;
@@ -319,10 +323,13 @@ impl Weighed {
 /// A group with a member that is there, and with one that has gone: what that needed more is given back.
 #[test]
 fn a_shared_group_takes_no_more_than_is_said_m4() {
-    let mut weighed = Weighed::new(Class::Durable, AttachStage::Claim, 3_600);
-    weighed.check("whose member is connected");
-    weighed.detach();
-    weighed.check("whose member is away");
-    let weighed = Weighed::new(Class::Volatile, AttachStage::Open(Epoch(1)), 0);
-    weighed.check("whose member ends with its connection");
+    for by in [SharedStrategy::RoundRobin, SharedStrategy::HashTopic] {
+        eprintln!("by {by:?}");
+        let mut weighed = Weighed::new(Class::Durable, AttachStage::Claim, 3_600, by);
+        weighed.check("whose member is connected");
+        weighed.detach();
+        weighed.check("whose member is away");
+        let weighed = Weighed::new(Class::Volatile, AttachStage::Open(Epoch(1)), 0, by);
+        weighed.check("whose member ends with its connection");
+    }
 }
