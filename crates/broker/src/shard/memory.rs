@@ -8,7 +8,7 @@ use courser_engine::MemoryRoom;
 use courser_memory::{held, snapshot};
 
 use super::Shard;
-use super::connection::{Connection, Life};
+use super::connection::{Connection, Hold, Life};
 use super::fronts::Access;
 use super::ready::Place;
 use super::timers::Timer;
@@ -22,6 +22,11 @@ const LOOK_AGAIN_MS: u64 = 50;
 const SHED_MAX: Place = 2_048;
 /// Bytes from which on what a client does not read, or has sent of a packet that does not end, is much.
 const MUCH_BYTES: usize = 16 * 1024;
+/// The same of a packet that does not go on, in which there was no progress for [`STUCK_MS`]: thousands of them hold as much as a few large ones, and
+/// nobody who sends is as slow.
+const SOME_BYTES: usize = 1024;
+/// See [`SOME_BYTES`], in milliseconds.
+const STUCK_MS: u64 = 5_000;
 
 /// What a shard knows of the memory of its process.
 pub(crate) struct MemoryWatch {
@@ -150,7 +155,7 @@ impl Shard {
             let Access::Here(connection) = self.fronts.get(id) else {
                 continue;
             };
-            match burden(connection) {
+            match burden(connection, self.hub.now.tick) {
                 Burden::Nothing => {}
                 Burden::Stalled => self.drop_stalled(id),
                 Burden::Unfinished => {
@@ -172,7 +177,7 @@ impl Shard {
     }
 }
 
-fn burden(connection: &mut Connection) -> Burden {
+fn burden(connection: &mut Connection, now: Tick) -> Burden {
     if connection.life != Life::Open {
         return Burden::Nothing;
     }
@@ -190,7 +195,13 @@ fn burden(connection: &mut Connection) -> Burden {
     // What layers hold of it beside that has its own bounds: what one read brought, and of TLS a record that has not ended.
     let rest = connection.rest.as_ref();
     let rest = rest.filter(|_| asks || !connection.unparsed);
-    match asked + rest.map_or(0, |rest| rest.bytes().len()) >= MUCH_BYTES {
+    let unfinished = asked + rest.map_or(0, |rest| rest.bytes().len());
+    let silent = connection.front.silent_since();
+    let is_stuck = connection.hold == Hold::None
+        && !asks
+        && silent.is_some_and(|since| since.after_ms(STUCK_MS) <= now);
+    let most = if is_stuck { SOME_BYTES } else { MUCH_BYTES };
+    match unfinished >= most {
         true => Burden::Unfinished,
         false => Burden::Nothing,
     }

@@ -74,6 +74,13 @@ impl Front {
         by_ticket || self.requests.as_ref().is_some_and(|it| it.is_blocked())
     }
 
+    /// Since when it is read and nothing has come that counts as life: neither a whole packet nor 1,000 bytes more of one. None: it is not
+    /// read, or what it has sent waits for others.
+    #[must_use]
+    pub fn silent_since(&self) -> Option<Tick> {
+        (self.reading == Reading::On && !self.waits()).then_some(self.heard)
+    }
+
     /// When what waits for requests, or is left of them, has waited long enough.
     fn request_deadline(&self) -> Option<Tick> {
         self.requests.as_ref()?.deadline()
