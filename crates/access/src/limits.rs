@@ -22,6 +22,9 @@ pub struct Limits {
     /// Clients of the user that are connected at once, on this node, by client id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
+    /// Sessions of the user that outlive their connections, on this node, with those that have one now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<u32>,
     /// Messages that may wait for a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queued_messages: Option<u32>,
@@ -76,6 +79,7 @@ impl Limits {
             subscriptions: one(self.subscriptions, other.subscriptions),
             in_flight: one(self.in_flight, other.in_flight),
             connections: one(self.connections, other.connections),
+            sessions: one(self.sessions, other.sessions),
             queued_messages: one(self.queued_messages, other.queued_messages),
             queued_bytes: one(self.queued_bytes, other.queued_bytes),
             queued_seconds: one(self.queued_seconds, other.queued_seconds),

@@ -38,6 +38,8 @@ struct WireLimits {
     queued_bytes: Option<u32>,
     #[prost(uint32, optional, tag = "8")]
     queued_seconds: Option<u32>,
+    #[prost(uint32, optional, tag = "9")]
+    sessions: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -200,6 +202,7 @@ fn wire_limits(limits: Limits) -> Option<WireLimits> {
         queued_messages,
         queued_bytes,
         queued_seconds,
+        sessions,
     } = limits;
     (limits != Limits::default()).then_some(WireLimits {
         messages_per_second,
@@ -210,6 +213,7 @@ fn wire_limits(limits: Limits) -> Option<WireLimits> {
         queued_messages,
         queued_bytes,
         queued_seconds,
+        sessions,
     })
 }
 
@@ -223,6 +227,7 @@ fn limits_of(limits: Option<WireLimits>) -> Limits {
         queued_messages: limits.queued_messages,
         queued_bytes: limits.queued_bytes,
         queued_seconds: limits.queued_seconds,
+        sessions: limits.sessions,
     })
 }
 

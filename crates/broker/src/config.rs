@@ -150,6 +150,7 @@ impl Config {
             messages_per_second: given(limits.messages_per_second),
             bytes_per_second: given(to_u32(limits.bytes_per_second.bytes())),
             connections: given(limits.connections),
+            sessions: given(limits.sessions),
             ..courser_access::Limits::default()
         }
     }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use courser_settings::{AddressLimit, Listener, Settings, Spares};
+use courser_mqtt::front::is_assigned_client_id;
+use courser_settings::{AddressLimit, ClientIdPattern, Listener, Settings, Spares};
 
 use crate::config::Config;
 use crate::doors::{Arrivals, Guest, Guests, Pace};
@@ -63,6 +64,8 @@ pub(crate) struct Entrance {
     pub(crate) name: Box<str>,
     /// How its clients prove who they are.
     pub(crate) authentication: Authentication,
+    /// Client ids that its users may have; empty: all.
+    client_ids: Box<[ClientIdPattern]>,
     /// Connections by address, where there is a limit.
     guests: Option<Limited<Arc<Guests>>>,
     /// New connections a second by address, where there is a limit.
@@ -140,12 +143,21 @@ impl Entrance {
             id,
             name: name.into(),
             authentication,
+            client_ids: settings.client_ids_at(own).into(),
             guests: at_once.map(|limit| Limited::new(limit, Guests::new)),
             arrivals: per_second.map(|limit| Limited::new(limit, Arrivals::new)),
             pace: settings.connects_per_second_at(own).map(Pace::new),
             strangers: Lines::default(),
             connections: AtomicUsize::new(0),
         })
+    }
+
+    /// Whether a client of this user may have this client id here.
+    pub(crate) fn gives(&self, client_id: &str, user: &str) -> bool {
+        let matches = |pattern: &ClientIdPattern| pattern.matches(client_id, user);
+        self.client_ids.is_empty()
+            || is_assigned_client_id(client_id)
+            || self.client_ids.iter().any(matches)
     }
 
     /// Whether a line is written about one more connection that begins with something else than MQTT, and how many were not before it.

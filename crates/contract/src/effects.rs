@@ -70,6 +70,10 @@ pub enum WhyRefused {
     NoAnswer,
     /// Its user has as many connections as it may have.
     UserConnections,
+    /// Its user keeps as many sessions as it may keep.
+    UserSessions,
+    /// Nobody of its user's name may have its client id at this listener.
+    ForeignClientId,
     /// It has published more than it may by now, and its will counts as a publish.
     WillRate,
     /// There are as many sessions as there may be.
@@ -363,6 +367,20 @@ pub trait PartitionEffects {
     /// Whether the author of a retained message may publish to its topic now, so that it is replayed (I11). Asked for each that has an author
     /// and would go to a new subscription, only while a client is connected to get it: users and roles are known then.
     fn permits_retained(&mut self, author: &str, topic: &str) -> Permission;
+
+    /// Whether a user to whom sessions belong may keep one more of them, where `most` is its limit: asked before somebody is displaced for it.
+    fn may_keep_session(&mut self, _owner: &str, _most: u32) -> Permission {
+        Permission::Granted
+    }
+
+    /// Counts one more session that outlives its connections for the user to whom it belongs, over all partitions that are led on this node,
+    /// until [`Self::forget_session`]; not where that user has `most` of them already.
+    fn keep_session(&mut self, _owner: &str, _most: u32) -> Permission {
+        Permission::Granted
+    }
+
+    /// One of them is one less: it ends, or this node does not lead it any more.
+    fn forget_session(&mut self, _owner: &str) {}
 
     /// Counts messages that were not delivered.
     fn dropped(&mut self, why: Dropped, messages: u64);

@@ -43,6 +43,7 @@ impl Partition {
             // The limits are lower than those of an earlier leader.
             self.watch_sizes();
         }
+        self.count_kept(fx);
         self.begin_groups(began, fx);
         self.detach_all(fx);
         self.continue_scans(fx);
@@ -196,6 +197,11 @@ impl Partition {
                 let refused = ToFront::ConnectRefused(ConnectRefusal::Unavailable);
                 fx.send_front(waiting.attach.front, refused);
             }
+            if std::mem::take(&mut client.place)
+                && let Some(owner) = &client.owner
+            {
+                fx.forget_session(owner);
+            }
             match client.holder {
                 // Its session is elsewhere and goes on.
                 Holder::Clean(..) => {
@@ -216,6 +222,11 @@ impl Partition {
             session.lead = SessionLead::default();
             session.will_forgotten = false;
             session.stream.forget_expiry();
+            if before.has_place
+                && let Some(owner) = session.owner()
+            {
+                fx.forget_session(owner);
+            }
             if let Some(live) = before.live {
                 let closed = ToFront::Closed(CloseReason::Administrative);
                 fx.send_front(live.front, closed);

@@ -110,6 +110,7 @@ pub(crate) fn contradictions(resolved: &Resolved) -> Vec<SettingError> {
     found.extend(advertised_fault(&view, None, &settings.mqtt));
     found.extend(addresses::faults(&view));
     found.extend(token_faults(&view));
+    found.extend(client_ids_fault(&view, None));
     found.extend(memory::fault(&view));
     for door in &settings.doors {
         found.extend(doors::faults(&view, door));
@@ -178,6 +179,29 @@ fn advertised_fault(view: &View<'_>, door: Option<&Listener>, mqtt: &Mqtt) -> Op
             view.said(&redirect)
         );
         Fault::of(&redirect, &fault)
+    })
+}
+
+/// Client ids go by the name of a user: where nobody logs in no client has one, and nothing would be refused.
+fn client_ids_fault(view: &View<'_>, door: Option<&Listener>) -> Option<Fault> {
+    let settings = view.settings();
+    let (own, login) = match door {
+        None => ("mqtt.client_ids".to_owned(), settings.mqtt.authentication),
+        Some(door) => (field(door, "client_ids"), settings.login_at(door)),
+    };
+    let all = settings.client_ids_at(door);
+    let limits = login == Login::None && all.iter().any(|pattern| pattern.as_str() != "*");
+    // `mqtt.listen` may be off, and then nobody comes in there.
+    let is_there = door.is_some() || !settings.mqtt.listen.is_empty();
+    (limits && is_there).then(|| {
+        let of_all = door.is_some_and(|door| door.client_ids.is_empty());
+        let key = if of_all { "mqtt.client_ids" } else { &own };
+        let at = door.map_or("mqtt.listen".to_owned(), item);
+        let fault = format!(
+            "{} goes by users, and at {at} nobody logs in: set its authentication, or client_ids = [\"*\"] there",
+            view.said(key)
+        );
+        Fault::of(key, &fault)
     })
 }
 

@@ -24,7 +24,7 @@ fn of_raw(raw: &Raw) -> Option<Json> {
         Raw::Integer(value) => (*value).into(),
         Raw::Text(text) => text.as_str().into(),
         Raw::List(items) => Json::Array(items.iter().map(of_raw).collect::<Option<_>>()?),
-        Raw::Other(_) => return None,
+        Raw::Beyond(_) | Raw::Other(_) => return None,
     })
 }
 

@@ -96,9 +96,9 @@ pub use table::{
 };
 pub use template::template;
 pub use value::{
-    ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, Landlock, ListenerProtocol,
-    LogFormat, LogLevel, Login, Network, Overflow, Placement, SharedStrategy, TextError,
-    TlsVersion, TopicFilter, WebOrigin, parse_duration, parse_size, quoted,
+    ByteSize, ClientCertificates, ClientIdPattern, Durability, IdentityFrom, Keep, Landlock,
+    ListenerProtocol, LogFormat, LogLevel, Login, Network, Overflow, Placement, SharedStrategy,
+    TextError, TlsVersion, TopicFilter, WebOrigin, parse_duration, parse_size, quoted,
 };
 
 /// When a changed value takes effect.

@@ -1,7 +1,7 @@
 //! What a listener says for itself, over what is said for all.
 
 use crate::table::{Listener, Mqtt, Settings};
-use crate::value::{Login, quoted};
+use crate::value::{ClientIdPattern, Login, quoted};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 
@@ -90,6 +90,14 @@ impl Settings {
     #[must_use]
     pub fn login_at(&self, listener: &Listener) -> Login {
         listener.authentication.unwrap_or(self.mqtt.authentication)
+    }
+
+    /// Client ids that users may have at a listener or (none) at `mqtt.listen`. Empty: all.
+    #[must_use]
+    pub fn client_ids_at<'a>(&'a self, listener: Option<&'a Listener>) -> &'a [ClientIdPattern] {
+        let own = listener.map(|listener| &listener.client_ids);
+        own.filter(|own| !own.is_empty())
+            .unwrap_or(&self.mqtt.client_ids)
     }
 
     /// How clients prove who they are, at `mqtt.listen` and at each listener.

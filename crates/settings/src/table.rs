@@ -4,9 +4,9 @@
 //! the setting is for and what a larger value costs; it is the text of `--help` and of the reference page.
 
 use crate::value::{
-    ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, Landlock, ListenerProtocol,
-    LogFormat, LogLevel, Login, Network, Overflow, Placement, SharedStrategy, TlsVersion,
-    TopicFilter, WebOrigin,
+    ByteSize, ClientCertificates, ClientIdPattern, Durability, IdentityFrom, Keep, Landlock,
+    ListenerProtocol, LogFormat, LogLevel, Login, Network, Overflow, Placement, SharedStrategy,
+    TlsVersion, TopicFilter, WebOrigin,
 };
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -108,6 +108,8 @@ settings! {
         bytes_per_second: ByteSize = ByteSize::new(0), in ByteSize::new(0)..=ByteSize::mib(4_095), applies = AtOnce;
         /// Clients of one user that are connected at once, by client id. More are refused; who is there stays. Clients that do not log in have no user and are not counted: for them there is `listeners.address_connections_max`. 0 is no limit.
         connections: u32 = 0, in 0..=10_000_000, applies = AtOnce;
+        /// Sessions of one user that outlive their connections, those with a connection among them. One more is refused; those that are there stay, and are taken up. Sessions of clients that do not log in have no user and are not counted. 0 is no limit.
+        sessions: u32 = 0, in 0..=10_000_000, applies = AtOnce;
     }
 
     /// Logins that fail: wrong passwords, proofs and tokens, of clients at all listeners and of operators. See docs/security.md.
@@ -158,6 +160,8 @@ settings! {
         listen: Vec<SocketAddr> = loopback(1883), applies = Restart;
         /// How clients of these addresses prove who they are. An address that other machines can reach needs accounts or tokens.
         authentication: Login = Login::None, applies = Restart;
+        /// Client ids that the clients of a user may have: `%u` is the user name, `*` (once at most) is any text, and nothing else is special. One that is not among them is refused with 0x85; 3.1.1: 2. A client that leaves its client id to the server gets one. Where nobody logs in there is no user. Empty: all, as `["*"]`; that of another user's session or connection is refused in any case. See docs/security.md.
+        client_ids: Vec<ClientIdPattern> = Vec::new(), applies = Restart;
         /// Where clients find these addresses from outside, `HOST[:PORT]`: what lies before the broker may change both. Operators see it with the listener.
         advertised: Option<String> = None, applies = AtOnce;
         /// Largest packet that a client may send, and the Maximum Packet Size that CONNACK tells.
@@ -272,6 +276,8 @@ settings! {
             activation: Option<String> = None, applies = Restart;
             /// How clients prove who they are, instead of `mqtt.authentication`.
             authentication: Option<Login> = None, applies = Restart;
+            /// Instead of `mqtt.client_ids`, unless it is empty.
+            client_ids: Vec<ClientIdPattern> = Vec::new(), applies = Restart;
             /// Whether anyone may connect where other machines reach this listener and its clients prove nothing. The start is refused otherwise.
             insecure_anonymous: bool = false, applies = Restart;
             /// File (PEM) with the certificate and those that lead to its authority. What is in it is read again when it changes.

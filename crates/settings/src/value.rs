@@ -2,6 +2,7 @@
 
 mod address;
 mod choices;
+mod client_id;
 mod filter;
 mod listener;
 mod network;
@@ -14,6 +15,7 @@ mod tests;
 pub use choices::{
     Durability, Keep, Landlock, LogFormat, LogLevel, Login, Overflow, Placement, SharedStrategy,
 };
+pub use client_id::ClientIdPattern;
 pub use filter::TopicFilter;
 pub use listener::{ClientCertificates, IdentityFrom, ListenerProtocol, TlsVersion};
 pub use network::Network;
@@ -30,8 +32,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Raw {
     Bool(bool),
-    /// Too large ones are kept at the ends of the type, outside of every range.
     Integer(i64),
+    /// A whole number that is outside of every range, as it was written.
+    Beyond(String),
     Text(String),
     List(Vec<Raw>),
     /// A kind that no setting has: its name.
@@ -50,6 +53,10 @@ impl Raw {
         match self {
             Self::Bool(value) => value.to_string(),
             Self::Integer(value) => value.to_string(),
+            Self::Beyond(text) => match text.char_indices().nth(SHOWN_MAX) {
+                Some((end, _)) => format!("{} …", &text[..end]),
+                None => text.clone(),
+            },
             Self::Text(text) => match text.char_indices().nth(SHOWN_MAX) {
                 Some((end, _)) => format!("{:?} …", &text[..end]),
                 None => format!("{text:?}"),
@@ -276,12 +283,16 @@ fn read_list<T>(
             &texts
         }
         Raw::List(items) => items,
-        Raw::Bool(_) | Raw::Integer(_) | Raw::Other(_) => return Err(Mismatch::Kind),
+        Raw::Bool(_) | Raw::Integer(_) | Raw::Beyond(_) | Raw::Other(_) => {
+            return Err(Mismatch::Kind);
+        }
     };
     let item = |(at, item): (usize, &Raw)| {
         let taken = match item {
             Raw::Text(text) => read(text),
-            Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => Err(Mismatch::Kind),
+            Raw::Bool(_) | Raw::Integer(_) | Raw::Beyond(_) | Raw::List(_) | Raw::Other(_) => {
+                Err(Mismatch::Kind)
+            }
         };
         taken.map_err(|mismatch| match (raw, mismatch) {
             (Raw::Text(_), mismatch) if items.len() == 1 => mismatch,
@@ -314,7 +325,9 @@ impl Value for bool {
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
         match raw {
             Raw::Bool(value) => Ok(*value),
-            Raw::Integer(_) | Raw::Text(_) | Raw::List(_) | Raw::Other(_) => Err(Mismatch::Kind),
+            Raw::Integer(_) | Raw::Beyond(_) | Raw::Text(_) | Raw::List(_) | Raw::Other(_) => {
+                Err(Mismatch::Kind)
+            }
         }
     }
 
@@ -330,6 +343,7 @@ impl Value for bool {
 fn integer<T: TryFrom<i64>>(raw: &Raw) -> Result<T, Mismatch> {
     match raw {
         Raw::Integer(value) => T::try_from(*value).map_err(|_| Mismatch::Range),
+        Raw::Beyond(_) => Err(Mismatch::Range),
         Raw::Bool(_) | Raw::Text(_) | Raw::List(_) | Raw::Other(_) => Err(Mismatch::Kind),
     }
 }
@@ -404,6 +418,7 @@ impl Value for ByteSize {
             Raw::Integer(bytes) => u64::try_from(*bytes)
                 .map(Self::new)
                 .map_err(|_| Mismatch::Range),
+            Raw::Beyond(_) => Err(Mismatch::Range),
             Raw::Text(text) => size::parse(text),
             Raw::Bool(_) | Raw::List(_) | Raw::Other(_) => Err(Mismatch::Kind),
         }
@@ -431,7 +446,9 @@ impl Value for Duration {
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
         match raw {
             Raw::Text(text) => span::parse(text),
-            Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => Err(Mismatch::Kind),
+            Raw::Bool(_) | Raw::Integer(_) | Raw::Beyond(_) | Raw::List(_) | Raw::Other(_) => {
+                Err(Mismatch::Kind)
+            }
         }
     }
 
@@ -452,9 +469,12 @@ impl Value for PathBuf {
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
         match raw {
             Raw::Text(text) if !text.is_empty() && !text.contains('\0') => Ok(Self::from(text)),
-            Raw::Text(_) | Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => {
-                Err(Mismatch::Kind)
-            }
+            Raw::Text(_)
+            | Raw::Bool(_)
+            | Raw::Integer(_)
+            | Raw::Beyond(_)
+            | Raw::List(_)
+            | Raw::Other(_) => Err(Mismatch::Kind),
         }
     }
 
@@ -481,7 +501,9 @@ impl Value for String {
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
         match raw {
             Raw::Text(text) => text_within(text).ok_or(Mismatch::Kind),
-            Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => Err(Mismatch::Kind),
+            Raw::Bool(_) | Raw::Integer(_) | Raw::Beyond(_) | Raw::List(_) | Raw::Other(_) => {
+                Err(Mismatch::Kind)
+            }
         }
     }
 

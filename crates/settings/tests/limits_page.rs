@@ -10,7 +10,7 @@ use courser_settings::{
 };
 
 /// Settings that limit something; the others say what is done.
-const LIMITS: [&str; 12] = [
+const LIMITS: [&str; 13] = [
     "_max",
     "_max_seconds",
     "_maximum",
@@ -23,6 +23,7 @@ const LIMITS: [&str; 12] = [
     "limits.messages_per_second",
     "limits.bytes_per_second",
     "limits.connections",
+    "limits.sessions",
 ];
 
 /// A listener that says nothing of its own.
@@ -33,6 +34,7 @@ const IN_WORDS: &[(&str, &str, &str)] = &[
     ("limits.bytes_per_second", "\"0B\"", "none"),
     ("limits.connections", "0", "none"),
     ("limits.messages_per_second", "0", "none"),
+    ("limits.sessions", "0", "none"),
     ("listener.address_connections_max", "", OF_ALL),
     ("listener.address_connects_per_second", "", OF_ALL),
     ("listener.connect_bytes_max", "", OF_ALL),

@@ -210,14 +210,14 @@ impl Accounts {
     pub(crate) fn tell_kept_out(
         &self,
         (client_id, user): (&str, &str),
-        why: WhyRefused,
+        (code, why): (ReasonCode, WhyRefused),
         peer: &Peer,
     ) {
         let refused = Refused {
             client_id,
             user: Some(user),
             shown: Shown::Proof,
-            code: ReasonCode::NotAuthorized,
+            code,
             why,
         };
         let line = self.logins.refusals.line(&refused, peer, Instant::now());
@@ -401,6 +401,11 @@ impl Accounts {
         let before = arrival.principal.as_ref();
         if before.is_some_and(|before| before.user != who.user) {
             return AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::OtherUser);
+        }
+        let entrance = &arrival.peer.entrance;
+        if !entrance.gives(&arrival.client_id, who.user.as_str()) {
+            let code = ReasonCode::ClientIdentifierNotValid;
+            return AuthStep::Refused(code, WhyRefused::ForeignClientId);
         }
         let max = who.limits(&self.logins.access.table()).connections;
         if let (Some(max), None) = (max, &arrival.present) {

@@ -164,6 +164,7 @@ impl Gate {
     pub(crate) fn limit(&self, attach: &mut Attach, table: &Table) {
         let limits = self.limits(table);
         attach.limits = session_limits(limits);
+        attach.user_sessions_max = limits.sessions.unwrap_or(u32::MAX).max(1);
         let in_flight = limits
             .in_flight
             .map(|most| most.clamp(1, u32::from(u16::MAX)));

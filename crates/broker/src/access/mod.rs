@@ -16,6 +16,7 @@ mod entry;
 mod gate;
 mod hashing;
 mod import;
+mod kept;
 mod lanes;
 mod machine;
 mod mailbox;

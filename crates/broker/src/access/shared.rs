@@ -12,6 +12,7 @@ use courser_contract::ShardId;
 
 use super::Quotas;
 use super::import::{Import, let_go};
+use super::kept::Kept;
 use super::mailbox::Mailbox;
 use crate::rings::Doze;
 
@@ -73,6 +74,8 @@ pub struct Access {
     serves: AtomicBool,
     /// What clients have published of what they may.
     quotas: Quotas,
+    /// Sessions that users keep.
+    kept: Kept,
     inbox: Mailbox<Submitted>,
     /// By shard: the last revision of whose users it keeps no session of anybody else.
     swept: Vec<AtomicU64>,
@@ -104,6 +107,7 @@ impl Access {
             revision: AtomicU64::new(0),
             serves: AtomicBool::new(false),
             quotas: Quotas::default(),
+            kept: Kept::default(),
             inbox: Mailbox::new(WAITING_MAX),
             swept: dozes.iter().map(|_| AtomicU64::new(0)).collect(),
             walks: AtomicU64::new(0),
@@ -142,6 +146,11 @@ impl Access {
     /// What clients have published of what they may.
     pub(crate) const fn quotas(&self) -> &Quotas {
         &self.quotas
+    }
+
+    /// How many sessions users keep.
+    pub(crate) const fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     /// Makes a change; `answer` is called by a shard once it is committed, with the revision that it made, and must return at once.

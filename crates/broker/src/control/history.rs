@@ -118,6 +118,8 @@ words_of_refusals! {
     NotServed: "its session is not served at the moment",
     NoAnswer: "its session did not answer in time",
     UserConnections: "its user has as many connections as it may have",
+    UserSessions: "its user keeps as many sessions as it may keep: the limit `sessions`",
+    ForeignClientId: "the listener gives its user no such client id: client_ids",
     WillRate: "it has published more than it may, and its will counts as a publish",
     Sessions: "there are as many sessions as there may be",
     Memory: "memory is short",

@@ -182,6 +182,18 @@ impl PartitionEffects for PartitionFx<'_> {
             .permit(&hub.access.process, author, topic)
     }
 
+    fn may_keep_session(&mut self, owner: &str, most: u32) -> Permission {
+        self.shard.hub.access.process.kept().has_room(owner, most)
+    }
+
+    fn keep_session(&mut self, owner: &str, most: u32) -> Permission {
+        self.shard.hub.access.process.kept().keep(owner, most)
+    }
+
+    fn forget_session(&mut self, owner: &str) {
+        self.shard.hub.access.process.kept().forget(owner);
+    }
+
     fn dropped(&mut self, why: Dropped, messages: u64) {
         self.shard.hub.counters.drop_messages(why, messages);
     }

@@ -2,7 +2,9 @@
 
 mod retained;
 
-use courser_contract::{CloseCause, CloseReason, FrontId, PartitionId, ToFront, owner_name};
+use courser_contract::{
+    CloseCause, CloseReason, FrontId, PartitionId, ToFront, WhyRefused, owner_name,
+};
 use courser_engine::{Deletion, LostReference, Partition, ReferenceSearch, SessionView};
 use courser_mqtt::codec::{ProtocolVersion, ReasonCode};
 use courser_mqtt::front::Redirect;
@@ -327,14 +329,25 @@ impl Shard {
         };
         let since = connection.was_attached.then_some(connection.since);
         // The other ones were told when they were refused their login.
-        if let (Happened::Closed(CloseCause::Refused(NOT_AUTHORIZED, why)), None, Some(who)) =
+        if let (Happened::Closed(CloseCause::Refused(code, why)), None, Some(who)) =
             (what, since, connection.gate.principal())
+            && let Some(code) = kept_out(code, why)
         {
             let client_id = connection.front.client_id();
             let accounts = &self.hub.access.accounts;
-            accounts.tell_kept_out((client_id, who.user.as_str()), why, &connection.peer);
+            let whom = (client_id, who.user.as_str());
+            accounts.tell_kept_out(whom, (code, why), &connection.peer);
         }
         self.hub.watch.history.note(event, since);
+    }
+}
+
+/// With what a client was kept out that had logged in, where that is to be said of it: it may not have what it asks for.
+const fn kept_out(code: u8, why: WhyRefused) -> Option<ReasonCode> {
+    match (code, why) {
+        (NOT_AUTHORIZED, _) => Some(ReasonCode::NotAuthorized),
+        (_, WhyRefused::UserSessions) => Some(ReasonCode::QuotaExceeded),
+        (_, _) => None,
     }
 }
 

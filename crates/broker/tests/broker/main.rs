@@ -12,6 +12,7 @@ mod damage;
 mod doors;
 mod fan_out;
 mod large;
+mod kept_sessions;
 mod latencies;
 mod lingering;
 mod listeners;

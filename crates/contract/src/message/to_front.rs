@@ -149,6 +149,8 @@ pub enum ConnectRefusal {
     NotAuthorized,
     /// As many sessions as may be.
     QuotaExceeded,
+    /// As many of its user are kept as that user may keep.
+    UserSessions,
     /// Memory is short.
     NoMemory,
     /// The disk is.

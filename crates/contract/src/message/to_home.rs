@@ -196,6 +196,8 @@ pub struct Attach {
     pub owner: Option<Box<str>>,
     /// What the session may use, beside what any session may.
     pub limits: SessionLimits,
+    /// Most sessions that its user may keep, this one among them; `u32::MAX`: as many as there may be.
+    pub user_sessions_max: u32,
 }
 
 impl Attach {

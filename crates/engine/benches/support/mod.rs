@@ -229,6 +229,7 @@ impl Bench {
             will: None,
             owner: None,
             limits: SessionLimits::NONE,
+            user_sessions_max: u32::MAX,
         };
         self.tell(ToHome::Attach(Box::new(attach)));
     }

@@ -42,6 +42,8 @@ pub(crate) struct Client {
     pub(crate) fenced: bool,
     /// Forwards of a will that the next holder waits for.
     pub(crate) wills: u32,
+    /// Whether a place among the sessions that its user keeps is taken for whoever comes or waits: it is the session's once that is open.
+    pub(crate) place: bool,
     /// The one that waits; a newer one displaces it.
     pub(crate) waiting: Option<Waiting>,
 }

@@ -29,7 +29,9 @@ impl Partition {
             return refuse(attach.front, ConnectRefusal::Unavailable, fx);
         }
         match attach.stage {
-            AttachStage::Open(epoch) => self.open(&attach, epoch, CompactString::default(), fx),
+            AttachStage::Open(epoch) => {
+                self.open(&attach, epoch, CompactString::default(), fx);
+            }
             AttachStage::Claim => self.claim(attach, fx),
         }
     }
@@ -37,6 +39,9 @@ impl Partition {
     fn claim(&mut self, attach: Box<Attach>, fx: &mut impl PartitionEffects) {
         if !self.may_have(&attach) {
             return refuse(attach.front, ConnectRefusal::NotAuthorized, fx);
+        }
+        if !self.may_be_kept(&attach, fx) {
+            return refuse(attach.front, ConnectRefusal::UserSessions, fx);
         }
         if !self.has_session_room(&attach) {
             return refuse(attach.front, ConnectRefusal::NoMemory, fx);
@@ -149,8 +154,7 @@ impl Partition {
     fn take_client(&mut self, attach: &Attach, since: WallMs, fx: &mut impl PartitionEffects) {
         if !self.may_have(attach) {
             refuse(attach.front, ConnectRefusal::NotAuthorized, fx);
-            self.lead.registry.clients.remove(&attach.client_id);
-            return;
+            return self.forget_client(&attach.client_id, fx);
         }
         let client_id = &attach.client_id;
         let stored = self.state.by_client.get(client_id).copied();
@@ -170,22 +174,34 @@ impl Partition {
                 true => WillGoes::WithSession,
                 false => WillGoes::Alone,
             };
+            // It waits for that with the place of the session that ends.
+            let place = is_new && self.hands_place_on(uid, attach);
             self.send_will(uid, with, fx);
             if let Some(client) = self.lead.registry.clients.get_mut(client_id) {
+                client.place |= place;
                 let attach = Box::new(attach.clone());
                 client.waiting = Some(Waiting { attach, since });
             }
             return;
         }
-        match stored {
-            Some(uid) if !ending && !is_new => return self.resume(attach, uid),
-            Some(uid) if !ending => self.end_session(uid, fx),
-            Some(_) | None => {}
-        }
+        let place = match stored {
+            Some(uid) if !ending && !is_new => return self.resume(attach, uid, fx),
+            Some(uid) if !ending => {
+                let place = self.hands_place_on(uid, attach);
+                self.end_session(uid, fx);
+                place
+            }
+            Some(_) | None => false,
+        };
         if attach.expiry_seconds > 0 {
+            if !self.has_place(attach, place, fx) {
+                refuse(attach.front, ConnectRefusal::UserSessions, fx);
+                return self.forget_client(client_id, fx);
+            }
             let epoch = self.lead.next_epoch();
             return self.open(attach, epoch, client_id.clone(), fx);
         }
+        self.give_waiting_place_back(client_id, fx);
         let epoch = self.lead.next_epoch();
         let front = attach.front;
         let holder = match stored {
@@ -221,7 +237,13 @@ impl Partition {
     }
 
     /// Takes a stored session up (v3 [MQTT-3.1.2-4], v5 [MQTT-3.1.2-5]).
-    fn resume(&mut self, attach: &Attach, uid: SessionUid) {
+    fn resume(&mut self, attach: &Attach, uid: SessionUid, fx: &mut impl PartitionEffects) {
+        // One that nobody had logged in for becomes its user's.
+        let has_place = self.session_has_place(uid);
+        if !self.has_place(attach, has_place, fx) {
+            refuse(attach.front, ConnectRefusal::UserSessions, fx);
+            return self.forget_client(&attach.client_id, fx);
+        }
         self.cancel_due(uid);
         let epoch = self.lead.next_epoch();
         let window = self.window(attach.receive_maximum);
@@ -233,6 +255,9 @@ impl Partition {
         let floor = session.stream.floor();
         let sent_before = session.sent_limit;
         let sent_limit = session.wanted_sent_limit(floor, window);
+        if let Some(session) = self.state.sessions.get_mut(uid.0) {
+            session.lead.has_place = attach.owner.is_some();
+        }
         let attach_fact = self.attach_fact(attach, epoch, sent_limit);
         self.write(&Rare::SessionAttached {
             session: uid,
@@ -269,6 +294,9 @@ impl Partition {
         else {
             refuse(attach.front, ConnectRefusal::QuotaExceeded, fx);
             self.lead.registry.clients.remove(&client_id);
+            if let Some(owner) = attach.owner.as_deref().filter(|_| !client_id.is_empty()) {
+                fx.forget_session(owner);
+            }
             return;
         };
         let window = self.window(attach.receive_maximum);
@@ -283,6 +311,9 @@ impl Partition {
             self.own(SessionUid(uid), attach.owner.as_deref());
             let holder = Holder::Coming(attach.front);
             self.hold(&client_id, holder, attach.owner.as_deref());
+            if let Some(client) = self.lead.registry.clients.get_mut(&client_id) {
+                client.place = attach.owner.is_some();
+            }
         } else if let (Some(owner), Some(_)) = (&attach.owner, attach.retained_will()) {
             let author = author_of(&attach.client_id, owner);
             let authors = &mut self.lead.registry.will_authors;
@@ -402,6 +433,11 @@ impl Partition {
         fx.send_front(attaching.front, ToFront::Attached(attached));
         if let Some(client) = self.lead.registry.clients.get_mut(&attaching.client_id) {
             client.holder = Holder::Home(attaching.front, uid);
+            if std::mem::take(&mut client.place)
+                && let Some(session) = self.state.sessions.get_mut(uid.0)
+            {
+                session.lead.has_place = true;
+            }
             client.tell_waiting(fx);
         }
         self.start_live(uid, live, fx);
@@ -477,10 +513,14 @@ impl Partition {
         }
         match client.waiting.take() {
             Some(Waiting { attach, since }) => self.take_client(&attach, since, fx),
-            None => {
-                self.lead.registry.clients.remove(client_id);
-            }
+            None => self.forget_client(client_id, fx),
         }
+    }
+
+    /// Nobody has a client id, or waits for it.
+    fn forget_client(&mut self, client_id: &str, fx: &mut impl PartitionEffects) {
+        self.give_waiting_place_back(client_id, fx);
+        self.lead.registry.clients.remove(client_id);
     }
 
     fn is_ending(&self, uid: SessionUid) -> bool {
@@ -499,6 +539,7 @@ impl Client {
             told: false,
             fenced: false,
             wills: 0,
+            place: false,
             waiting: None,
         }
     }

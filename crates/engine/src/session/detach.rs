@@ -62,6 +62,7 @@ impl Partition {
                 self.write(&Rare::WillTaken { session: uid });
                 self.forget_will(uid);
             }
+            self.hand_place_to_waiting(uid, &client_id);
             self.end_session(uid, fx);
         } else {
             self.write_detach(uid, cause, expiry, fx);
@@ -231,6 +232,7 @@ impl Partition {
             session.lead.going = Going::Ended;
             self.state.l2.note_changes(session.subscriptions.len());
         }
+        self.give_place_back(uid, fx);
     }
 
     /// Ends a session that has no connection, or publishes its will. Who has its client id next has it once the will has settled (M25).

@@ -3,6 +3,7 @@
 mod attach;
 mod detach;
 mod forwards;
+mod places;
 mod qos2;
 mod requests;
 mod subscribe;
@@ -153,6 +154,8 @@ pub(crate) struct SessionLead {
     pub(crate) going: Going,
     /// Whose it is, once it has been attached: a session that ends with its connection keeps no client id.
     pub(crate) publisher: Option<ClientHash>,
+    /// It is counted among the sessions that its user keeps.
+    pub(crate) has_place: bool,
 }
 
 /// What of a session's end is proposed.

@@ -13,6 +13,7 @@ mod cold_tail;
 mod disk_room;
 mod forwards;
 mod incoming_qos2;
+mod kept;
 mod leading;
 mod limits;
 mod listing;

@@ -184,6 +184,7 @@ impl Setup {
             will: None,
             owner: None,
             limits: SessionLimits::NONE,
+            user_sessions_max: u32::MAX,
         };
         self.call(ToHome::Attach(Box::new(attach)));
         self.shell.attached.expect("it is attached")

@@ -80,6 +80,9 @@ impl Front {
             ConnectRefusal::QuotaExceeded => {
                 (ReasonCode::QuotaExceeded, Some(WhyRefused::Sessions))
             }
+            ConnectRefusal::UserSessions => {
+                (ReasonCode::QuotaExceeded, Some(WhyRefused::UserSessions))
+            }
             ConnectRefusal::NoMemory => (ReasonCode::QuotaExceeded, Some(WhyRefused::Memory)),
             ConnectRefusal::NoDisk => (ReasonCode::QuotaExceeded, Some(WhyRefused::Disk)),
             // CONNACK has no Session taken over.

@@ -205,6 +205,7 @@ impl Front {
                 // The shell knows who has logged in, and what that user may use.
                 owner: None,
                 limits: SessionLimits::NONE,
+                user_sessions_max: u32::MAX,
             },
             step: Step::Verdict,
             deadline: self

@@ -1,6 +1,6 @@
 //! One `[[listener]]`: where it listens, what is spoken there, and its own limits.
 
-use super::{Fault, View, advertised_fault, field, item, size_faults};
+use super::{Fault, View, advertised_fault, client_ids_fault, field, item, size_faults};
 use crate::table::Listener;
 use crate::value::ClientCertificates;
 
@@ -13,6 +13,7 @@ pub(super) fn faults(view: &View<'_>, door: &Listener) -> Vec<Fault> {
     found.extend(tls_faults(view, door));
     found.extend(client_certificate_faults(view, door));
     found.extend(path_faults(view, door));
+    found.extend(client_ids_fault(view, Some(door)));
     let mqtt = view.settings().mqtt_at(door);
     found.extend(size_faults(view, Some(door), &mqtt));
     found.extend(expiry_fault(view, door));

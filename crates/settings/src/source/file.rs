@@ -290,12 +290,7 @@ pub(crate) fn raw(value: &DeValue<'_>) -> Raw {
         DeValue::Boolean(value) => Raw::Bool(*value),
         DeValue::Integer(value) => {
             let parsed = i64::from_str_radix(value.as_str(), value.radix());
-            let beyond = if value.as_str().starts_with('-') {
-                i64::MIN
-            } else {
-                i64::MAX
-            };
-            Raw::Integer(parsed.unwrap_or(beyond))
+            parsed.map_or_else(|_| Raw::Beyond(value.to_string()), Raw::Integer)
         }
         DeValue::String(text) => Raw::Text(text.to_string()),
         DeValue::Array(items) => Raw::List(items.iter().map(|item| raw(item.get_ref())).collect()),

@@ -95,6 +95,29 @@ fn beyond(most: &str) -> &'static str {
     }
 }
 
+/// What is in a file is what an error shows, also where no number of the program is as large.
+#[test]
+fn a_number_beyond_all_is_shown_as_it_was_written() {
+    for (written, shown) in [
+        ("99999999999999999999999", "99999999999999999999999"),
+        ("9223372036854775808", "9223372036854775808"),
+        ("-99999999999999999999999", "-99999999999999999999999"),
+    ] {
+        for (key, allowed) in [
+            ("mqtt.receive_maximum", "1 to 65535"),
+            ("mqtt.packet_bytes_max", "\"1KiB\" to \"268435455B\""),
+        ] {
+            let error = file(&format!("{key} = {written}")).expect_err("beyond the range");
+            let expected = format!("{key}: {shown} is out of range; allowed: {allowed}");
+            assert!(error.ends_with(&expected), "{error}");
+        }
+        let error = file(&format!("mqtt.pin = {written}")).expect_err("no key");
+        assert!(error.contains("unknown key"), "{error}");
+        let error = file(&format!("data.path = {written}")).expect_err("no text");
+        assert!(error.ends_with(&format!("found {shown}")), "{error}");
+    }
+}
+
 #[test]
 fn every_kind_is_read() {
     let settings = file(
@@ -174,7 +197,7 @@ fn a_wrong_value_is_named_with_what_would_be_right() {
     );
     check(
         "mqtt.receive_maximum = -99999999999999999999",
-        "courser.toml:1:24: mqtt.receive_maximum: -9223372036854775808 is out of range; allowed: 1 to 65535",
+        "courser.toml:1:24: mqtt.receive_maximum: -99999999999999999999 is out of range; allowed: 1 to 65535",
     );
     check(
         "sys.interval = 10",

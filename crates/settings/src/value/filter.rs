@@ -36,9 +36,12 @@ impl Value for TopicFilter {
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
         match raw {
             Raw::Text(text) if is_filter(text) => Ok(Self(text.as_str().into())),
-            Raw::Text(_) | Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => {
-                Err(Mismatch::Kind)
-            }
+            Raw::Text(_)
+            | Raw::Bool(_)
+            | Raw::Integer(_)
+            | Raw::Beyond(_)
+            | Raw::List(_)
+            | Raw::Other(_) => Err(Mismatch::Kind),
         }
     }
 

@@ -55,6 +55,8 @@ pub(crate) struct Options {
     pub(crate) owner: Option<Box<str>>,
     /// Of the user.
     pub(crate) limits: SessionLimits,
+    /// Sessions that the user may keep.
+    pub(crate) user_sessions_max: u32,
     /// Where its client id is.
     pub(crate) place: PartitionId,
 }
@@ -70,6 +72,7 @@ impl Options {
             will: None,
             owner: None,
             limits: SessionLimits::NONE,
+            user_sessions_max: u32::MAX,
             place: DURABLE,
         }
     }
@@ -198,6 +201,7 @@ impl Client {
             will: options.will.map(Box::new),
             owner: options.owner,
             limits: options.limits,
+            user_sessions_max: options.user_sessions_max,
         });
         self.attach = Some(attach.clone());
         attach

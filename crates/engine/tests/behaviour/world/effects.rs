@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use courser_contract::{
     AppendNumber, Cut, DeliverTo, Delivery, Destinations, Dropped, Fence, FrontId, HomeRef,
     IndexChange, IndexToken, Origin, PartitionEffects, PartitionId, Permission, Settled, ToFront,
-    ToPartition, WillPermission,
+    ToPartition, WillPermission, owner_name,
 };
 
 use super::{DURABLE, Got, OTHER, VOLATILE};
@@ -39,6 +39,8 @@ pub(crate) struct Effects {
     pub(crate) wills: BTreeMap<(String, String), WillPermission>,
     /// Authors that have lost the right to a topic.
     pub(crate) denied_authors: BTreeSet<(String, String)>,
+    /// Sessions that are counted for users, by the partition that says so.
+    pub(crate) kept: BTreeMap<(PartitionId, Box<str>), u32>,
     /// Entries that a test has committed by itself.
     pub(crate) entries: Vec<bytes::Bytes>,
 }
@@ -65,6 +67,12 @@ impl Effects {
             to.push(self.keeper(topic));
         }
         to
+    }
+
+    /// Sessions of a user, in all partitions.
+    pub(crate) fn kept_by(&self, user: &str) -> u32 {
+        let of_user = self.kept.iter().filter(|((_, name), _)| **name == *user);
+        of_user.map(|(_, count)| count).sum()
     }
 
     /// Topics that begin with "other" have their retained message in the other partition, `$SYS` in the volatile one.
@@ -177,6 +185,31 @@ impl PartitionEffects for Effects {
         match self.denied_authors.contains(&asked) {
             true => Permission::Denied,
             false => Permission::Granted,
+        }
+    }
+
+    fn may_keep_session(&mut self, owner: &str, most: u32) -> Permission {
+        match self.kept_by(owner_name(owner)) < most {
+            true => Permission::Granted,
+            false => Permission::Denied,
+        }
+    }
+
+    fn keep_session(&mut self, owner: &str, most: u32) -> Permission {
+        let permission = self.may_keep_session(owner, most);
+        if permission == Permission::Granted {
+            let place = (self.at.0, owner_name(owner).into());
+            *self.kept.entry(place).or_default() += 1;
+        }
+        permission
+    }
+
+    fn forget_session(&mut self, owner: &str) {
+        let place = (self.at.0, owner_name(owner).into());
+        let count = self.kept.get_mut(&place).expect("it was counted");
+        *count -= 1;
+        if *count == 0 {
+            self.kept.remove(&place);
         }
     }
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use courser_contract::{
     Append, AppendKey, AppendNumber, Class, Cut, DetachCause, FrontId, HomeRef, IndexToken,
     LogIndex, Now, Origin, PartitionId, Publish, QoS, Record, RecordRef, Settled, ShardId, Term,
-    Tick, ToHome, Uptake, WallMs,
+    Tick, ToHome, Uptake, WallMs, owner_name,
 };
 use courser_engine::{AsideFilters, Limits, Pace, Partition, PartitionConfig};
 
@@ -235,6 +235,7 @@ impl World {
         node.proposed.clear();
         node.reader = Reader::default();
         node.partition = started;
+        self.fx.kept.retain(|(partition, _), _| *partition != id);
         for client in &mut self.clients {
             if client.home.is_some_and(|home| home.partition == id) {
                 client.lost();
@@ -391,7 +392,7 @@ impl World {
             self.turn();
             if self.activity() == before && self.is_quiet() {
                 if self.recalling == Recalling::Held || !self.is_starved() || waited == 2 {
-                    return;
+                    return self.check_kept();
                 }
                 // What was read back for those who do not take it goes again, and is read for others, within the turn. Who waits for longer is
                 // nobody any more.
@@ -576,6 +577,19 @@ impl World {
                 );
             }
         }
+    }
+
+    /// At rest, what is counted of users' sessions is what there is.
+    fn check_kept(&self) {
+        let mut expected = BTreeMap::<_, u32>::new();
+        for (id, node) in self.nodes.iter().filter(|(_, it)| it.partition.serves()) {
+            let sessions = node.partition.client_ids();
+            let sessions = sessions.filter_map(|name| node.partition.stored_session(name));
+            for owner in sessions.filter_map(|session| session.owner().map(owner_name)) {
+                *expected.entry((*id, owner.into())).or_default() += 1;
+            }
+        }
+        assert_eq!(self.fx.kept, expected);
     }
 
     /// What is in memory of records is what their entries say.

@@ -398,6 +398,12 @@ fn a_refused_attach_is_told() {
             3,
             "Refused(151, Sessions)",
         ),
+        (
+            ConnectRefusal::UserSessions,
+            0x97,
+            3,
+            "Refused(151, UserSessions)",
+        ),
         (ConnectRefusal::NoMemory, 0x97, 3, "Refused(151, Memory)"),
         (ConnectRefusal::NoDisk, 0x97, 3, "Refused(151, Disk)"),
         (ConnectRefusal::TakenOver, 0x89, 3, "TakenOver"),

@@ -142,6 +142,7 @@ impl Tried {
             will: None,
             owner: None,
             limits: SessionLimits::NONE,
+            user_sessions_max: u32::MAX,
         };
         let message = ToHome::Attach(Box::new(attach));
         self.partition
