@@ -85,12 +85,17 @@ impl Outbound {
             return Some(held);
         }
         let may_name = self.groups.may_name();
+        let may_begin = self.window.has_room_for_group();
         // What was named has its place in the window, and QoS 0 needs neither that nor a packet id.
         let window = &self.window;
         let has_place = |id| window.has_place(id);
         self.held_of_groups.pop_front_if(|held| {
             let is_free = held.to.qos == QoS::AtMostOnce;
-            is_free || (may_name && (room || held.to.packet_id.is_some_and(has_place)))
+            let may_leave = match held.to.packet_id {
+                Some(packet_id) => room || has_place(packet_id),
+                None => may_begin,
+            };
+            is_free || (may_name && may_leave)
         })
     }
 
@@ -184,7 +189,7 @@ impl Front {
             _ if to.qos == QoS::AtMostOnce => true,
             ((Source::Session, _), _) => outbound.window.has_room(),
             ((Source::Group(_), _), None) => {
-                outbound.window.has_room() && outbound.groups.may_name()
+                outbound.window.has_room_for_group() && outbound.groups.may_name()
             }
             ((Source::Group(group), seq), Some(packet_id)) => {
                 match outbound.window.give(group, seq, packet_id) {

@@ -211,18 +211,28 @@ impl Front {
     }
 
     /// A group has committed the end of a delivery of QoS 2.
-    pub(super) fn handle_finished(&mut self, group: GroupRef, seq: Seq) {
-        if let Some(outbound) = &mut self.outbound {
-            outbound.window.finished(group, seq);
+    pub(super) fn handle_finished(
+        &mut self,
+        now: Now,
+        (group, seq): (GroupRef, Seq),
+        fx: &mut impl FrontEffects,
+    ) {
+        let Some(outbound) = &mut self.outbound else {
+            return;
+        };
+        let could_name = outbound.window.has_free_group_id();
+        outbound.window.finished(group, seq);
+        if !could_name {
+            self.send_held(now, fx);
         }
     }
 
-    /// Names packet ids as far as the window has room, for a client that reads.
+    /// Names packet ids that are free, as far as the window has room, for a client that reads.
     pub(super) fn name_asked(&mut self, fx: &mut impl FrontEffects) {
         while self.output.len() < HOLD_ABOVE_BYTES
             && let Some(outbound) = &mut self.outbound
             && outbound.groups.may_name()
-            && outbound.window.has_room()
+            && outbound.window.has_room_for_group()
             && let Some((group, seq, _)) = outbound.groups.asked.pop_front()
         {
             let place = (Source::Group(group), seq);

@@ -455,7 +455,7 @@ impl Front {
             ToFront::Owed { group, name } => self.handle_owed(now, (group, name), fx),
             ToFront::NothingOwed { name } => self.handle_nothing_owed(now, name, fx),
             ToFront::Void { group, seq } => self.handle_void(now, (group, seq), fx),
-            ToFront::Finished { group, seq } => self.handle_finished(group, seq),
+            ToFront::Finished { group, seq } => self.handle_finished(now, (group, seq), fx),
             ToFront::RetainedPage => self.handle_retained_page(fx),
             // Answers of an attach that is long over.
             ToFront::Attached(_) | ToFront::Claimed { .. } | ToFront::ConnectRefused(_) => {}

@@ -3,10 +3,13 @@
 //! Invariants (`check`, run by the tests after every step):
 //! - `counted` is the number of exchanges that count against Receive Maximum; it is at most `limit`: v5 [MQTT-3.3.4-9]
 //! - a packet id is free or under way, never both: v3 [MQTT-2.3.1-4], v5 [MQTT-2.2.1-4]. Ids of the session's stream follow from its
-//!   seqs (M30) and are below 32,768; those of groups are above (M31)
+//!   seqs (M30) and are below 32,768; those of groups are above (M31). Those are taken until the
+//!   group has committed that the exchange is over, so all of them may be while the window has room
 //! - at its ends the session's part has an exchange, not a gap
 
 mod groups;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 
@@ -122,7 +125,17 @@ impl Window {
         self.groups.begin_at(from);
     }
 
-    /// Whether another delivery may be sent.
+    /// Whether another delivery of a group may be sent with a packet id of this connection: [`Window::begin`] takes it.
+    pub(super) const fn has_room_for_group(&self) -> bool {
+        self.has_room() && self.groups.has_free_id()
+    }
+
+    /// Whether a packet id of groups is free.
+    pub(super) const fn has_free_group_id(&self) -> bool {
+        self.groups.has_free_id()
+    }
+
+    /// Whether another delivery may be sent, if it has its packet id.
     pub(super) const fn has_room(&self) -> bool {
         self.counted < self.limit
     }
@@ -132,7 +145,7 @@ impl Window {
         self.session.is_empty() && self.groups.is_idle()
     }
 
-    /// Begins an exchange and gives its packet id; `None` when this delivery is under way already.
+    /// Begins an exchange, for which there is room, and gives its packet id; `None` when this delivery is under way already.
     pub(super) fn begin(&mut self, (source, seq): Place, exchange: Exchange) -> Option<u16> {
         let packet_id = match source {
             Source::Session => {

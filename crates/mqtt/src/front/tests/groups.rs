@@ -6,6 +6,7 @@ use courser_contract::{Attached, DeliverFlags, DeliverTo, GroupRef, QoS, Seq, So
 
 use super::support::{Client, DURABLE, GROUP, Hello, V5, attached, packet_id, to_group, view};
 use crate::codec::{Packet, Property, Pubrec};
+use crate::front::window::Exchange;
 
 const NAME: u64 = 5;
 
@@ -412,4 +413,32 @@ fn what_was_named_for_an_earlier_leader_counts_when_the_next_one_takes_it_m31() 
         ["4: group 77 named 2 32768"],
         "one place of two is free"
     );
+}
+
+#[test]
+fn what_finds_no_free_id_waits_for_the_end_of_another_to_be_committed_m31() {
+    // v5 [MQTT-2.2.1-4]
+    let mut client = resumed(10);
+    client.told(owed(NAME));
+    let window = &mut client.front.outbound_mut().window;
+    while window.has_room_for_group() {
+        let place = (Source::Group(GROUP), Seq(100));
+        let packet_id = window.begin(place, Exchange::Pubcomp).unwrap();
+        window.end(packet_id);
+    }
+    client.told(name(0));
+    client.gets_stored(
+        view("t", QoS::AtLeastOnce, b"m"),
+        &to_group(7, QoS::AtLeastOnce),
+    );
+    assert!(client.effects().is_empty() && client.hears().is_empty());
+    let finished = ToFront::Finished {
+        group: GROUP,
+        seq: Seq(100),
+    };
+    client.told(finished.clone());
+    let heard = client.hears();
+    assert!(heard.len() == 1 && heard[0].contains("id=32768"));
+    client.told(finished);
+    assert_eq!(client.effects(), ["4: group 77 named 0 32769"]);
 }

@@ -7,6 +7,7 @@ use super::Exchange;
 /// First packet id of shared groups (M31).
 pub(super) const GROUP_IDS_FROM: u16 = 32_768;
 const GROUP_IDS: u16 = 32_768;
+const GROUP_IDS_MAX: usize = GROUP_IDS as usize;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GroupExchange {
@@ -57,17 +58,27 @@ impl GroupExchanges {
         self.free.len() == self.slots.len() && self.earlier.is_empty()
     }
 
-    /// Takes a packet id that is not in use.
+    /// Whether a packet id is not in use. All may be however small the window is: those of exchanges that are over stay until their
+    /// groups have committed that.
+    pub(super) const fn has_free_id(&self) -> bool {
+        !self.free.is_empty() || self.slots.len() + self.earlier.len() < GROUP_IDS_MAX
+    }
+
+    /// Takes a packet id that is not in use, which there is.
     pub(super) fn begin(&mut self, entry: GroupExchange) -> u16 {
         let slot = self.free.pop().unwrap_or_else(|| self.grow());
         self.slots[usize::from(slot)] = Some(entry);
         self.packet_id(slot)
     }
 
-    /// A slot more that is not in use.
+    /// A slot more that is not in use, which there is. So there are no two slots of one packet id.
     fn grow(&mut self) -> u16 {
         loop {
-            let slot = u16::try_from(self.slots.len()).expect("a window is smaller than 32,768");
+            assert!(
+                self.slots.len() < GROUP_IDS_MAX,
+                "who takes a packet id has asked whether one is free"
+            );
+            let slot = self.slots.len() as u16;
             let packet_id = self.packet_id(slot);
             let earlier = self.earlier.iter().position(|(id, _)| *id == packet_id);
             self.slots
