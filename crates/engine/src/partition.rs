@@ -264,6 +264,12 @@ impl Partition {
                 seq,
                 packet_id,
             } => self.group_named(group, (member, front), seq, packet_id),
+            ToHome::GroupRoom {
+                group,
+                member,
+                front,
+                room,
+            } => self.group_room(group, (member, front), room, fx),
             ToHome::GroupOutcome {
                 group,
                 member,

@@ -58,7 +58,7 @@ fn forward_line(from: PartitionId, to: PartitionId, message: &ToPartition) -> Op
 /// What it says of messages between fronts and groups.
 fn group_line(partition: PartitionId, message: &ToHome) -> Option<String> {
     match message {
-        ToHome::GroupOutcome { .. } | ToHome::Named { .. } => {
+        ToHome::GroupOutcome { .. } | ToHome::GroupRoom { .. } | ToHome::Named { .. } => {
             Some(format!("front to partition {}: {message:?}", partition.0))
         }
         ToHome::Attach(_)

@@ -343,6 +343,7 @@ const fn request_units(message: &ToHome) -> i64 {
         | ToHome::Uptake { .. }
         | ToHome::Outcome { .. }
         | ToHome::GroupOutcome { .. }
+        | ToHome::GroupRoom { .. }
         | ToHome::Named { .. }
         | ToHome::PublishQos2 { .. }
         | ToHome::Release { .. }

@@ -11,7 +11,9 @@ pub use publish::{Append, AppendKey, PublishedQos2, PubrecCan, Refusal, Settled}
 pub use to_front::{
     Attached, CloseReason, ConnectRefusal, DeliverFlags, DeliverTo, Delivery, Source, ToFront,
 };
-pub use to_home::{Attach, AttachStage, OutcomeKind, RequestPart, SessionLimits, ToHome, Uptake};
+pub use to_home::{
+    Attach, AttachStage, GroupRoom, OutcomeKind, RequestPart, SessionLimits, ToHome, Uptake,
+};
 pub use to_partition::{
     GroupName, Inheritance, Join, JoinResult, LeaveCause, MemberConnection, PassedOn,
     RetainedFound, RetainedScan, ScanRef, Tell, ToPartition, VolatilePart,

@@ -123,6 +123,18 @@ pub enum ToHome {
         /// What became of them.
         kind: OutcomeKind,
     },
+    /// Room for deliveries of a shared group, which has got something back with [`OutcomeKind::Returned`], or is to leave the next place
+    /// to another group of this connection.
+    GroupRoom {
+        /// The group.
+        group: u64,
+        /// Its member.
+        member: HomeRef,
+        /// The member's connection.
+        front: FrontId,
+        /// How much.
+        room: GroupRoom,
+    },
     /// Answer to [`ToFront::Name`], to the partition of the group: it commits whose the delivery is, with its packet id, and
     /// then delivers it (M31).
     Named {
@@ -247,6 +259,15 @@ pub enum Uptake {
     Behind,
 }
 
+/// What a shared group may give to a member that has given something back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupRoom {
+    /// So many messages more than it was told of before. None at all: nothing before the next word.
+    Places(u16),
+    /// As many as the connection takes, as before.
+    Enough,
+}
+
 /// Which partition an [`Attach`] is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachStage {
@@ -267,7 +288,8 @@ pub enum OutcomeKind {
     Rejected,
     /// Never sent, for example longer than the client's Maximum Packet Size: settled.
     Skipped,
-    /// Of a shared group only: not sent, give it to another member without counting an attempt (M31).
+    /// Of a shared group only: not sent, give it to another member without counting an attempt (M31). This one gets nothing more before
+    /// [`ToHome::GroupRoom`].
     Returned,
     /// Of a shared group only: not sent, since it is longer than the client's Maximum Packet Size. Others may have it.
     TooLarge,

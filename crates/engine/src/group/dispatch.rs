@@ -9,7 +9,9 @@ pub(crate) use self::{ahead::Up, news::News};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use courser_contract::{FrontId, HomeRef, MemberConnection, OutcomeKind, QoS, Seq, Uptake};
+use courser_contract::{
+    FrontId, GroupRoom, HomeRef, MemberConnection, OutcomeKind, QoS, Seq, Uptake,
+};
 
 use super::seats::{Receiver, SeatId, Seats, Standing, Turn};
 use super::{Fact, Group, Leave, Member, Owed};
@@ -219,6 +221,13 @@ impl Dispatch {
         }
     }
 
+    /// What the front of a member has room for, after it gave something back.
+    pub(crate) fn has_places(&mut self, home: HomeRef, room: GroupRoom) {
+        if let Some(seat) = self.seats.seat_of(home) {
+            self.seats.has_places(seat, room);
+        }
+    }
+
     /// Whether a session has this connection, and was sent again on it what it is owed.
     pub(crate) fn is_attached(&self, home: HomeRef, front: Option<FrontId>) -> bool {
         let seat = self.seats.seat_of(home);
@@ -349,6 +358,7 @@ impl Dispatch {
                 self.end(seq, seat);
                 self.returned.insert(seq);
                 self.seats.pass_over(seat);
+                self.seats.has_places(seat, GroupRoom::Places(0));
                 if under_way.is_owed() {
                     facts.push(Fact::Unassigned { seq });
                 }
@@ -503,6 +513,7 @@ impl Dispatch {
             QoS::AtMostOnce | QoS::AtLeastOnce => self.begin(seq, (seat, qos), Step::Begun),
             QoS::ExactlyOnce => self.begin(seq, (seat, qos), Step::Asked),
         }
+        self.seats.took_place(seat);
         Assignment {
             seq,
             receiver,

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use courser_contract::{FrontId, HomeRef, MemberConnection, Seq, SharedStrategy, Uptake};
+use courser_contract::{
+    FrontId, GroupRoom, HomeRef, MemberConnection, Seq, SharedStrategy, Uptake,
+};
 use rapidhash::v3::rapidhash_v3;
 
 use super::Member;
@@ -33,12 +35,21 @@ pub(super) struct Seat {
     pub(super) window: u32,
     /// Stored messages under way, or owed while there is no connection.
     pub(super) outstanding: u32,
+    /// What its front has room for, since it gave something back: None, what the window has. So a member whose other groups or own
+    /// messages fill its window, or which does not read, gets nothing that comes back at once.
+    pub(super) places: Option<u32>,
     /// A delivery of more bytes is not sent.
     pub(super) bytes_max: u32,
     /// How fast its client reads.
     pub(super) uptake: Uptake,
     /// Messages that are for this member only and wait for its window.
     pub(super) aside: BTreeSet<Seq>,
+}
+
+impl Seat {
+    const fn has_room(&self) -> bool {
+        self.outstanding < self.window && !matches!(self.places, Some(0))
+    }
 }
 
 /// Where a message goes.
@@ -169,6 +180,7 @@ impl Seats {
                     front: None,
                     window: 0,
                     outstanding: 0,
+                    places: None,
                     bytes_max: u32::MAX,
                     uptake: Uptake::Prompt,
                     aside: BTreeSet::new(),
@@ -217,6 +229,7 @@ impl Seats {
         let window = connection.map_or(0, |it| u32::from(it.window));
         let place = self.get_mut(seat);
         place.front = connection.map(|it| it.front);
+        place.places = None;
         let window_before = std::mem::replace(&mut place.window, window);
         place.bytes_max = connection.map_or(u32::MAX, |it| it.delivery_bytes_max);
         self.windows += u64::from(window);
@@ -239,6 +252,26 @@ impl Seats {
         self.refresh(seat);
     }
 
+    /// A member's front has room for so many messages more.
+    pub(super) fn has_places(&mut self, seat: SeatId, room: GroupRoom) {
+        let place = self.get_mut(seat);
+        place.places = match room {
+            GroupRoom::Enough => None,
+            GroupRoom::Places(0) => Some(0),
+            GroupRoom::Places(more) => Some(place.places.unwrap_or(0) + u32::from(more)),
+        };
+        self.refresh(seat);
+    }
+
+    /// A member was given a message.
+    #[inline]
+    pub(super) fn took_place(&mut self, seat: SeatId) {
+        if let Some(places) = &mut self.get_mut(seat).places {
+            *places = places.saturating_sub(1);
+            self.refresh(seat);
+        }
+    }
+
     /// Counts messages under way.
     pub(super) fn count(&mut self, seat: SeatId, change: i32) {
         let place = self.get_mut(seat);
@@ -246,7 +279,7 @@ impl Seats {
             .outstanding
             .checked_add_signed(change)
             .expect("only what is under way ends");
-        let room = place.outstanding < place.window;
+        let room = place.has_room();
         if self.candidates.contains(seat) {
             self.ready.set(seat, room);
         }
@@ -452,7 +485,7 @@ impl Seats {
         let takes_part = present.is_some() && present == self.highest();
         let seat = self.seats[id as usize].as_ref().filter(|_| takes_part);
         let candidate = seat.is_some_and(|seat| seat.window > 0);
-        let ready = seat.is_some_and(|seat| seat.outstanding < seat.window);
+        let ready = seat.is_some_and(Seat::has_room);
         let keeps = self.strategy == SharedStrategy::HashTopic;
         let open = seat.is_some_and(|seat| keeps || seat.uptake == Uptake::Prompt);
         self.ready.set(id, ready);

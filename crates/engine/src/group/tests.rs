@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use courser_contract::{
-    FrontId, HomeRef, MemberConnection, OutcomeKind, PartitionId, QoS, Seq, SessionUid, ShardId,
-    SharedStrategy, SubscriptionOptions, Uptake,
+    FrontId, GroupRoom, HomeRef, MemberConnection, OutcomeKind, PartitionId, QoS, Seq, SessionUid,
+    ShardId, SharedStrategy, SubscriptionOptions, Uptake,
 };
 
 use super::*;
@@ -87,6 +87,11 @@ impl Bench {
             uptake: Uptake::Prompt,
         };
         self.dispatch.attached(home(session), connection);
+    }
+
+    fn room(&mut self, session: u64, room: GroupRoom) {
+        self.dispatch.has_places(home(session), room);
+        self.check();
     }
 
     fn picks(&mut self, bytes: usize) -> Option<u64> {
@@ -389,7 +394,62 @@ fn m31_what_was_not_sent_goes_back_without_an_attempt() {
     bench.outcome(1, 1..=1, OutcomeKind::Returned);
     assert_eq!(bench.commit(), [Fact::Unassigned { seq: Seq(1) }]);
     assert!(bench.group.owed(Seq(1)).is_none());
+    bench.room(0, GroupRoom::Enough);
     assert_eq!(bench.send(), [(1, 0, 1)]);
+}
+
+#[test]
+fn m31_who_gave_something_back_gets_nothing_before_it_has_room() {
+    for strategy in [
+        SharedStrategy::RoundRobin,
+        SharedStrategy::Sticky,
+        SharedStrategy::HashTopic,
+        SharedStrategy::LeastOutstanding,
+    ] {
+        let mut bench = Bench::with_members(strategy, 1, 4);
+        bench.push(6, QoS::AtLeastOnce);
+        assert_eq!(bench.send().len(), 4);
+        bench.outcome(0, 0..=3, OutcomeKind::Returned);
+        assert!(bench.send().is_empty(), "it has no room");
+        bench.push(1, QoS::AtLeastOnce);
+        assert!(bench.send().is_empty(), "for a new one neither");
+        bench.room(0, GroupRoom::Places(1));
+        bench.room(0, GroupRoom::Places(1));
+        assert_eq!(bench.send(), [(0, 0, 1), (1, 0, 1)], "in order");
+        bench.outcome(0, 0..=0, OutcomeKind::Done);
+        assert!(
+            bench.send().is_empty(),
+            "its front has given the place away"
+        );
+        bench.room(0, GroupRoom::Enough);
+        assert_eq!(bench.send(), [(2, 0, 1), (3, 0, 1), (4, 0, 1)]);
+        bench.room(0, GroupRoom::Places(0));
+        bench.outcome(0, 1..=1, OutcomeKind::Done);
+        assert!(bench.send().is_empty());
+        // Another connection has room until it says otherwise.
+        bench.detach(0);
+        bench.attach(0, 2);
+        assert_eq!(bench.send(), [(2, 0, 2), (3, 0, 2)]);
+    }
+}
+
+#[test]
+fn m31_what_one_has_no_room_for_goes_to_those_who_have() {
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 3, 4);
+    bench.push(9, QoS::AtLeastOnce);
+    let given = bench.send();
+    for (seq, session, _) in given {
+        if session == 1 {
+            bench.outcome(1, seq..=seq, OutcomeKind::Returned);
+        }
+    }
+    let given = bench.send();
+    assert!(given.iter().all(|(_, session, _)| *session != 1));
+    bench.detach(0);
+    bench.detach(2);
+    assert!(bench.send().is_empty(), "they wait for room");
+    bench.room(1, GroupRoom::Places(1));
+    assert_eq!(bench.send(), [(0, 1, 2)]);
 }
 
 #[test]

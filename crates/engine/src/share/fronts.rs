@@ -1,7 +1,8 @@
 //! Connections of a group's members: what is owed to them, and what they say (M31).
 
 use courser_contract::{
-    Dropped, FrontId, HomeRef, MemberConnection, OutcomeKind, PartitionEffects, Seq, Uptake,
+    Dropped, FrontId, GroupRoom, HomeRef, MemberConnection, OutcomeKind, PartitionEffects, Seq,
+    Uptake,
 };
 
 use crate::{
@@ -143,5 +144,25 @@ impl Partition {
         self.pump_group(number, fx);
         self.tell_group_news(number, fx);
         self.end_group_if_over(number);
+    }
+
+    /// A member's front says what it has room for.
+    pub(crate) fn group_room(
+        &mut self,
+        number: u64,
+        (member, front): (HomeRef, FrontId),
+        room: GroupRoom,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some(group) = self.state.groups.get_mut(number) else {
+            return;
+        };
+        if group.lead.fronts.get(&member) != Some(&front) {
+            return;
+        }
+        if let Some(dispatch) = &mut group.lead.dispatch {
+            dispatch.has_places(member, room);
+        }
+        self.pump_group(number, fx);
     }
 }

@@ -35,6 +35,7 @@ impl Front {
             && let Some((place, Exchange::Puback)) = outbound.window.find(packet_id)
         {
             outbound.window.set(packet_id, Exchange::None);
+            self.share_place(place, fx);
             self.outcome(place, settled_kind(reason), fx);
         }
     }
@@ -55,6 +56,7 @@ impl Front {
                 // v5 [MQTT-4.4.0-2]
                 let kind = if reason.is_error() {
                     self.end_exchange(packet_id);
+                    self.share_place(place, fx);
                     OutcomeKind::Rejected
                 } else {
                     let next = match self.config.is_planted(PlantedFront::IdFreeAtPubrec) {
@@ -103,6 +105,7 @@ impl Front {
             .and_then(|outbound| outbound.window.find(packet_id));
         if let Some((place, Exchange::Pubcomp | Exchange::PubcompOfEarlier)) = found {
             self.end_exchange(packet_id);
+            self.share_place(place, fx);
             self.outcome(place, OutcomeKind::Done, fx);
         }
     }

@@ -4,7 +4,7 @@
 //!   a group has stored: that is held as QoS 1 is.
 //! - QoS > 0 is held by reference while the window is full or the output is above [`HOLD_ABOVE_BYTES`]; it leaves in its stream's order
 //!   (v3 [MQTT-4.6.0-6], v5 [MQTT-4.6.0-5]). What a session holds is bounded by the window that its home keeps; groups have a credit
-//!   each, and take back after 50 ms what was not sent (M31).
+//!   each, and take back after 50 ms what was not sent (M31); then they give as they hear of room (`limited`).
 
 use std::collections::VecDeque;
 
@@ -17,6 +17,7 @@ use super::acks::Outcomes;
 use super::alias::{AliasLoad, AliasesOut};
 use super::close::End;
 use super::groups::Groups;
+use super::limited::Limited;
 use super::output::Output;
 use super::prepared::{AliasUse, Prepared, Sizes, Variant};
 use super::window::{Exchange, Given, Place, Window};
@@ -27,7 +28,7 @@ use crate::codec::{ProtocolVersion, ReasonCode};
 pub(super) const HOLD_ABOVE_BYTES: usize = 64 * 1024;
 
 /// What a shared group gave and could not be sent for this long goes back to it (M31).
-const GROUP_HELD_MS: u64 = 50;
+pub(super) const GROUP_HELD_MS: u64 = 50;
 
 /// What is under way to the client.
 #[derive(Debug)]
@@ -38,6 +39,7 @@ pub(super) struct Outbound {
     held: VecDeque<Held>,
     held_of_groups: VecDeque<Held>,
     pub(super) groups: Groups,
+    pub(super) limited: Limited,
 }
 
 /// A delivery that waits for room. It shares the record's bytes.
@@ -65,6 +67,7 @@ impl Outbound {
             held: VecDeque::new(),
             held_of_groups: VecDeque::new(),
             groups: Groups::default(),
+            limited: Limited::default(),
         }
     }
 
@@ -106,7 +109,28 @@ impl Outbound {
         held.position(|held| held.to.packet_id.is_none() && due(held.since))
     }
 
-    fn holds_nothing(&self) -> bool {
+    /// Begins an exchange, as [`Window::begin`].
+    #[inline]
+    pub(super) fn begin(&mut self, place: Place, exchange: Exchange) -> Option<u16> {
+        let packet_id = self.window.begin(place, exchange);
+        if !self.limited.is_empty() {
+            self.note_begun(place.0);
+        }
+        packet_id
+    }
+
+    #[cold]
+    fn note_begun(&mut self, source: Source) {
+        match source {
+            Source::Group(_) => self.limited.note_used(),
+            Source::Session => {}
+        }
+        if !self.window.has_room() {
+            self.limited.note_full();
+        }
+    }
+
+    pub(super) fn holds_nothing(&self) -> bool {
         self.held.is_empty() && self.held_of_groups.is_empty()
     }
 
@@ -117,6 +141,7 @@ impl Outbound {
             && self.aliases.is_none()
             && self.outcomes.is_none()
             && self.groups.is_idle()
+            && self.limited.is_empty()
     }
 
     #[cfg(test)]
@@ -214,7 +239,7 @@ impl Front {
                         return self.flush_skipped(fx);
                     }
                     Given::InUse => {
-                        self.outcome(place, OutcomeKind::Returned, fx);
+                        self.give_back(place, to.qos, fx);
                         return self.flush_skipped(fx);
                     }
                 }
@@ -235,6 +260,9 @@ impl Front {
         };
         if let Some(packet_id) = to.packet_id {
             outbound.window.hold(packet_id);
+        }
+        if !outbound.limited.is_empty() {
+            outbound.limited.note_full();
         }
         outbound.queue(to, place.0).push_back(Held {
             record,
@@ -270,13 +298,13 @@ impl Front {
             QoS::AtLeastOnce => Exchange::Puback,
             QoS::ExactlyOnce => Exchange::Pubrec,
         };
-        let window = &mut self.outbound_mut().window;
+        let outbound = self.outbound_mut();
         let packet_id = match to.packet_id {
             Some(packet_id) => {
-                window.set(packet_id, exchange);
+                outbound.window.set(packet_id, exchange);
                 Some(packet_id)
             }
-            None => window.begin(place, exchange),
+            None => outbound.begin(place, exchange),
         };
         if let Some(packet_id) = packet_id {
             self.append(prepared, (&variant, sizes), packet_id);
@@ -482,6 +510,7 @@ impl Front {
         }
         self.name_asked(fx);
         self.flush_skipped(fx);
+        self.tell_room(now, fx);
     }
 
     /// When shared messages go back to their group.
@@ -504,14 +533,14 @@ impl Front {
             && let Some(at) = outbound.next_to_return(due)
             && let Some(held) = outbound.held_of_groups.remove(at)
         {
-            self.outcome(held.place, OutcomeKind::Returned, fx);
+            self.give_back(held.place, held.to.qos, fx);
         }
         while let Some(outbound) = &mut self.outbound
             && let Some(place) = outbound.groups.next_asked(due)
         {
-            self.outcome(place, OutcomeKind::Returned, fx);
+            self.give_back(place, QoS::ExactlyOnce, fx);
         }
-        // What stood behind it may have its place already; the group may give what came back to this client again at once.
+        // What stood behind it may have its place already.
         self.send_held(now, fx);
     }
 }

@@ -12,8 +12,8 @@
 use std::collections::VecDeque;
 
 use courser_contract::{
-    DeliverTo, Delivery, Dropped, FrontEffects, GroupRef, Now, OutcomeKind, Record, Seq, Source,
-    Tick, ToFront, ToHome,
+    DeliverTo, Delivery, Dropped, FrontEffects, GroupRef, Now, OutcomeKind, QoS, Record, Seq,
+    Source, Tick, ToFront, ToHome,
 };
 
 use super::deliver::HOLD_ABOVE_BYTES;
@@ -137,6 +137,10 @@ impl Front {
         let asked = &mut self.outbound_mut().groups.asked;
         asked.push_back((group, seq, now.tick));
         self.name_asked(fx);
+        let outbound = self.outbound_mut();
+        if !outbound.groups.asked.is_empty() {
+            outbound.limited.note_full();
+        }
     }
 
     /// A group has said all that it owes; what it asked before as another leader is void.
@@ -172,7 +176,10 @@ impl Front {
             Given::UnderWay => return,
             Given::Received => OutcomeKind::Received,
             Given::Finished => OutcomeKind::Done,
-            Given::InUse => OutcomeKind::Returned,
+            Given::InUse => {
+                self.give_back(place, QoS::ExactlyOnce, fx);
+                return self.flush_outcomes(fx);
+            }
         };
         self.outcome(place, kind, fx);
         self.flush_outcomes(fx);
@@ -236,7 +243,7 @@ impl Front {
             && let Some((group, seq, _)) = outbound.groups.asked.pop_front()
         {
             let place = (Source::Group(group), seq);
-            let Some(packet_id) = outbound.window.begin(place, Exchange::Named) else {
+            let Some(packet_id) = outbound.begin(place, Exchange::Named) else {
                 continue;
             };
             let named = ToHome::Named {

@@ -17,6 +17,7 @@ impl Front {
                 self.keep_alive_deadline(),
                 self.publish_deadline(),
                 self.held_deadline(),
+                self.room_deadline(),
                 self.request_deadline(),
             ]
             .into_iter()

@@ -33,6 +33,7 @@ mod deliver;
 mod glimpse;
 mod groups;
 mod keepalive;
+mod limited;
 mod output;
 mod planted;
 mod prepared;

@@ -130,6 +130,12 @@ impl Window {
         self.has_room() && self.groups.has_free_id()
     }
 
+    /// How many deliveries of groups may be sent with packet ids of this connection.
+    pub(super) fn places_for_groups(&self) -> u16 {
+        let ids = u16::try_from(self.groups.free_ids()).unwrap_or(u16::MAX);
+        self.limit.saturating_sub(self.counted).min(ids)
+    }
+
     /// Whether a packet id of groups is free.
     pub(super) const fn has_free_group_id(&self) -> bool {
         self.groups.has_free_id()

@@ -15,6 +15,8 @@ struct World {
     held: BTreeMap<u64, u64>,
     connected: BTreeSet<u64>,
     members: BTreeSet<u64>,
+    /// Places that fronts have which gave something back.
+    places: BTreeMap<u64, u16>,
     /// Sessions to which a QoS 2 message was sent, in committed assignments.
     exactly_once: BTreeMap<u64, u64>,
 }
@@ -31,6 +33,13 @@ impl World {
                 self.members.contains(&session),
                 "only members get new messages"
             );
+            if let Some(places) = self.places.get_mut(&session) {
+                assert!(
+                    *places > 0,
+                    "what was given back comes again with a word only"
+                );
+                *places -= 1;
+            }
             let holder = self.held.insert(seq, session);
             assert_eq!(holder, None, "{seq} is with one member at a time");
             if bench.stream[seq as usize] == QoS::ExactlyOnce {
@@ -50,6 +59,7 @@ impl World {
 
     /// The connection goes: QoS 1 is no longer with the session, unless no member is left.
     fn disconnect(&mut self, bench: &mut Bench, session: u64) {
+        self.places.remove(&session);
         if self.connected.remove(&session) {
             bench.detach(session);
             let nobody = self.members.is_empty();
@@ -73,6 +83,16 @@ impl World {
         }
         if kind == OutcomeKind::Returned {
             self.exactly_once.remove(&seq);
+            self.places.insert(session, 0);
+        }
+    }
+
+    fn say_room(&mut self, bench: &mut Bench, session: u64, places: u16) {
+        if self.connected.contains(&session) {
+            bench.room(session, GroupRoom::Places(places));
+            let before = self.places.get(&session).copied().unwrap_or(0);
+            let after = if places == 0 { 0 } else { before + places };
+            self.places.insert(session, after);
         }
     }
 
@@ -113,6 +133,7 @@ impl World {
             13 => {
                 bench.commit();
             }
+            14 => self.say_room(bench, session, nth as u16),
             _ => self.new_leader(bench),
         }
         bench.check();
@@ -130,6 +151,7 @@ impl World {
     fn new_leader(&mut self, bench: &mut Bench) {
         bench.new_leader();
         self.connected.clear();
+        self.places.clear();
         self.held.clear();
         for (seq, owed) in bench.group.all_owed() {
             self.held.insert(seq.0, owed.member.session.0);
@@ -143,7 +165,9 @@ impl World {
             bench.join(session, member(QoS::ExactlyOnce, 0));
             self.members.insert(session);
             self.connect(bench, session);
+            bench.room(session, GroupRoom::Enough);
         }
+        self.places.clear();
         for _ in 0..=bench.stream.len() {
             bench.commit();
             self.send(bench);
@@ -171,7 +195,7 @@ proptest! {
     #[test]
     fn m35_messages_come_to_an_end_with_one_holder_at_a_time(
         strategy in strategy(),
-        steps in prop::collection::vec((0_u8..15, 0_u64..4, 0_usize..4), 1..200),
+        steps in prop::collection::vec((0_u8..16, 0_u64..4, 0_usize..4), 1..200),
     ) {
         let mut bench = Bench::new(strategy);
         let mut world = World::default();

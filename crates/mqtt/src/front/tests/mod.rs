@@ -13,6 +13,7 @@ mod glimpse;
 mod groups;
 mod held;
 mod keepalive;
+mod limited;
 mod output;
 mod publish;
 mod publish_qos2;

@@ -162,6 +162,9 @@ impl World {
 
     fn take_outcomes(&mut self) {
         for line in self.client.effects() {
+            if line.contains(" room ") {
+                continue;
+            }
             let stream = usize::from(line.starts_with("4: group"));
             let rest = line.split("outcome ").nth(1).expect("an outcome");
             let (range, kind) = rest.split_once(' ').unwrap();

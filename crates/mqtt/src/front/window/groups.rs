@@ -64,6 +64,11 @@ impl GroupExchanges {
         !self.free.is_empty() || self.slots.len() + self.earlier.len() < GROUP_IDS_MAX
     }
 
+    /// How many packet ids are not in use.
+    pub(super) const fn free_ids(&self) -> usize {
+        GROUP_IDS_MAX + self.free.len() - self.slots.len() - self.earlier.len()
+    }
+
     /// Takes a packet id that is not in use, which there is.
     pub(super) fn begin(&mut self, entry: GroupExchange) -> u16 {
         let slot = self.free.pop().unwrap_or_else(|| self.grow());

@@ -232,6 +232,7 @@ fn to_home(message: &ToHome) -> String {
             packet_id,
             ..
         } => format!("group {group} named {} {packet_id}", seq.0),
+        ToHome::GroupRoom { group, room, .. } => format!("group {group} room {room:?}"),
         ToHome::GroupOutcome {
             group,
             first,
