@@ -132,7 +132,9 @@ impl Partition {
         if is_unsent && group.lead.fronts.get(&member) != Some(&front) {
             return;
         }
-        group.lead.taken_at = Some(self.lead.now.tick);
+        if !is_unsent {
+            group.lead.taken_at = Some(self.lead.now.tick);
+        }
         let mut facts = std::mem::take(&mut self.lead.sharing.facts);
         if let Some(dispatch) = &mut group.lead.dispatch {
             let too_large = dispatch.outcome(member, range, kind, &mut facts);

@@ -49,7 +49,7 @@ pub(crate) struct GroupLead {
     pub(crate) ending: bool,
     /// Joins that are proposed.
     pub(crate) joining: u32,
-    /// When a member had its last outcome.
+    /// When a member took something last: what it gave back it did not take.
     pub(crate) taken_at: Option<Tick>,
     /// Sessions that have left and have something under way, with the numbers under which their homes hear when it is over.
     pub(crate) departed: BTreeMap<HomeRef, u64>,

@@ -7,7 +7,7 @@ use courser_contract::{
 use courser_engine::{DiskRoom, Limits, MemoryRoom, Overflow, Pace};
 
 use crate::people::{durable, publish_qos2, release, retain_qos2, retain2_as};
-use crate::world::{Acks, Commits, DURABLE, OTHER, Options, World, message, to};
+use crate::world::{Acks, Commits, DURABLE, OTHER, Options, Subscription, World, message, to};
 
 fn limited(overflow: Overflow) -> World {
     World::with_limits(Limits {
@@ -351,6 +351,33 @@ fn publishers_of_a_session_that_takes_and_is_half_full_are_slowed_m12() {
     world.detach(a, DetachCause::Lost);
     world.pass_time(1);
     assert_eq!(paces(&mut world, 1), [Pace::Free], "nobody is there");
+}
+
+/// A member that is there and takes nothing gives back what it gets, whichever group it is of.
+#[test]
+fn a_group_that_gets_everything_back_slows_nobody_m12() {
+    let mut world = World::with_limits(Limits {
+        queue_messages_max: 10,
+        ..Limits::default()
+    });
+    let a = durable(&mut world, "a");
+    let shared = Subscription {
+        share: Some("g".into()),
+        ..to("t", QoS::AtLeastOnce)
+    };
+    world.subscribe(a, shared);
+    world.clients[a].acks = Acks::Held;
+
+    for n in 0..9 {
+        let pace = world.append_to(DURABLE, &message("t", "m", QoS::AtLeastOnce));
+        assert_eq!(pace, Pace::Free, "message {n}");
+        world.settle();
+        world.give_back(a);
+    }
+    world.makes_room(a);
+    world.ack(a, 1);
+    let pace = world.append_to(DURABLE, &message("t", "m", QoS::AtLeastOnce));
+    assert_eq!(pace, Pace::Slow, "it takes");
 }
 
 /// QoS 2 of a durable session goes by way of its home, to sessions there, by an outbox, and straight to a volatile partition.

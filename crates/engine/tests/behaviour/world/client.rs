@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use compact_str::CompactString;
 use courser_contract::{
     Attach, AttachStage, Attached, ClientHash, ConnectRefusal, DeliverTo, Delivery, DetachCause,
-    Epoch, FrontId, GroupRef, HomeRef, OutcomeKind, PartitionId, QoS, RequestPart, Seq,
+    Epoch, FrontId, GroupRef, GroupRoom, HomeRef, OutcomeKind, PartitionId, QoS, RequestPart, Seq,
     SessionLimits, Source, SubscribeResult, Subscription, ToFront, ToHome, WallMs, Will,
 };
 
@@ -359,6 +359,31 @@ impl Client {
             messages.push(self.outcome(source, seq, kind));
         }
         messages
+    }
+
+    /// Gives back what groups have given.
+    pub(crate) fn give_back(&mut self) -> Vec<(PartitionId, ToHome)> {
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let sources = waiting.map(|got| got.source.expect("it wants an acknowledgement"));
+        sources
+            .map(|(source, seq)| self.outcome(source, seq, OutcomeKind::Returned))
+            .collect()
+    }
+
+    /// Says to groups that it has room again.
+    pub(crate) fn makes_room(&self) -> Vec<(PartitionId, ToHome)> {
+        let member = self.home.expect("it is connected");
+        let front = self.front.expect("it is connected");
+        let rooms = self.owed.iter().map(|group| {
+            let message = ToHome::GroupRoom {
+                group: group.group,
+                member,
+                front,
+                room: GroupRoom::Enough,
+            };
+            (group.partition, message)
+        });
+        rooms.collect()
     }
 
     pub(crate) fn outcome(

@@ -664,6 +664,22 @@ impl World {
         self.settle();
     }
 
+    /// A client has no room for what groups have given it so far: its front gives that back (M31).
+    pub(crate) fn give_back(&mut self, at: usize) {
+        for (to, message) in self.clients[at].give_back() {
+            self.send_home(to, message);
+        }
+        self.settle();
+    }
+
+    /// It has room again.
+    pub(crate) fn makes_room(&mut self, at: usize) {
+        for (to, message) in self.clients[at].makes_room() {
+            self.send_home(to, message);
+        }
+        self.settle();
+    }
+
     /// A client reads slower than it is sent, or as fast again.
     pub(crate) fn reads(&mut self, at: usize, uptake: Uptake) {
         let home = self.home(at);
