@@ -67,12 +67,16 @@ impl Partition {
     }
 
     /// Whether there is memory for the session of a connection. Who has one takes messages away, or ends it: that gives back more than the
-    /// connection takes.
+    /// connection takes. Where also those have no room that end with their connections, they bring no more than a small will.
     fn has_session_room(&self, attach: &Attach) -> bool {
         let ends = attach.expiry_seconds == 0;
         match self.session_room {
             SessionRoom::Enough => true,
-            SessionRoom::Clean | SessionRoom::Short => ends || self.has_session_as_large(attach),
+            SessionRoom::Clean => ends || self.has_session_as_large(attach),
+            SessionRoom::Short => {
+                let bytes = attach.will.as_deref().map_or(0, weight::will_bytes);
+                ends && bytes <= SMALL_WILL_BYTES || self.has_session_as_large(attach)
+            }
             SessionRoom::None => self.has_session_as_large(attach),
         }
     }

@@ -188,6 +188,39 @@ fn without_room_for_sessions_nobody_brings_a_large_will() {
 }
 
 #[test]
+fn without_room_for_any_session_nobody_brings_a_large_will_to_one_that_ends_either() {
+    let with_will = |bytes: usize| {
+        let mut options = will("t", 5);
+        options.will.as_mut().unwrap().payload = vec![0; bytes].into();
+        Options {
+            will: options.will,
+            ..Options::clean()
+        }
+    };
+    let mut world = World::new();
+    let new = world.client("new");
+    let refused = Err(ConnectRefusal::NoMemory);
+    for (said, large, small) in [
+        (SessionRoom::Enough, Ok(()), Ok(())),
+        (SessionRoom::Clean, Ok(()), Ok(())),
+        (SessionRoom::Short, refused, Ok(())),
+        (SessionRoom::None, refused, refused),
+    ] {
+        room(&mut world, said);
+        for (bytes, came) in [(4_000, large), (400, small), (0, small)] {
+            assert_eq!(
+                comes(&mut world, new, with_will(bytes)),
+                came,
+                "{said:?}, {bytes}"
+            );
+            if came.is_ok() {
+                world.detach(new, DetachCause::Disconnect);
+            }
+        }
+    }
+}
+
+#[test]
 fn without_room_for_sessions_each_holds_32_packet_ids_m28() {
     let mut world = World::new();
     let reader = clean(&mut world, "reader");
