@@ -44,16 +44,16 @@ PATIENCE = 3
 class Server:
     """With so much memory; None: what it takes by itself."""
 
-    def __init__(self, folder, max_bytes, group=None):
+    def __init__(self, folder, max_bytes, group=None, http=""):
         self.log = folder / "server.log"
         command = [str(Courser.binary()), "server", "--mqtt", "127.0.0.1:0", "--data", str(folder / "data"), "--shards", "2"]
-        command += ["--set", f"memory.max={(max_bytes or 0) >> 20}MiB", "--set", "http.listen=", "--set", "session.queue_bytes_max=1GiB"]
+        command += ["--set", f"memory.max={(max_bytes or 0) >> 20}MiB", "--set", f"http.listen={http}", "--set", "session.queue_bytes_max=1GiB"]
         # So that few readers can hold much.
         command += ["--set", "mqtt.output_bytes_max=64MiB"]
         authority = doors.Authority(folder / "certificates")
         files = authority.issue("server", "server", doors.server_names())
         self.tls = ssl.create_default_context(cafile=str(authority.certificate))
-        command += ["--set", f"listener=[{doors.listener('ws', 'ws')}, {doors.listener('wss', 'wss', files=files)}]"]
+        command += ["--set", f"listener=[{doors.listener('ws', 'ws')}, {doors.listener('wss', 'wss', files=files)}, {doors.listener('mqtts', 'mqtts', files=files)}]"]
         with self.log.open("w") as output:
             inside = functools.partial(groups.join, group) if group else None
             self.process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, preexec_fn=inside)

@@ -66,6 +66,8 @@ codes! {
     LoginRate = 1008, "login_rate", TOO_MANY_REQUESTS, "wait, for a minute at most or what login_failures.wait_max says; the token and the socket do not wait";
     /// The body of the question is larger than the route takes.
     BodyTooLarge = 1009, "body_too_large", PAYLOAD_TOO_LARGE, "send less; an import of more users goes in parts: the first as courser access import, the others as courser user import";
+    /// Answers hold as much memory as they may, or memory is full.
+    NoMemory = 1010, "no_memory", SERVICE_UNAVAILABLE, "try again in some seconds, with a smaller limit; while memory is full, over the socket DATA/admin.sock";
     /// No connection has this client id.
     NoClient = 1100, "no_client", NOT_FOUND, "courser client list shows who is connected";
     /// No session is kept for this client id.
@@ -109,6 +111,9 @@ codes! {
     /// The disk of the log is short of room.
     BackupNoRoom = 1603, "backup_no_room", SERVICE_UNAVAILABLE, "begin it again when /readyz says 200: a backup would keep the log from giving room back";
 }
+
+/// After so long whoever finds no room for an answer may ask again.
+const RETRY_AFTER_SECONDS: u16 = 5;
 
 /// An error as it is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,6 +197,10 @@ impl IntoResponse for ApiError {
             response
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if self.code == Code::NoMemory {
+            let seconds = HeaderValue::from(RETRY_AFTER_SECONDS);
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
         response
     }

@@ -16,12 +16,14 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod answers;
 pub mod api;
 pub mod client;
 mod convert;
 pub mod error;
 mod list;
 pub mod metrics;
+mod pace;
 mod routes;
 mod seats;
 mod serve;
@@ -40,6 +42,7 @@ use courser_broker::Control;
 use courser_memory::{Component, Scope};
 use tokio::sync::watch;
 
+use crate::answers::Answers;
 pub use crate::serve::BindError;
 use crate::serve::Listeners;
 pub use crate::settings::{InForce, Reloader, Reloads, reloader};
@@ -81,6 +84,7 @@ pub enum AdminError {
 #[derive(Clone)]
 pub(crate) struct AppState {
     pub(crate) control: Control,
+    pub(crate) answers: Arc<Answers>,
     pub(crate) token: Option<Arc<Token>>,
     pub(crate) started: Instant,
     pub(crate) reloader: Option<Reloader>,
@@ -121,6 +125,7 @@ impl Admin {
         };
         let addresses = listeners.addresses();
         let state = AppState {
+            answers: Answers::new(control.memory_max()),
             control,
             token: token.map(Arc::new),
             started: Instant::now(),

@@ -2,6 +2,7 @@
 //!
 //! Without a sort, a listing is a walk over tables that ends as soon as it has enough; the cursor says where. Sorted, each page is a
 //! whole walk that keeps the best so many behind the last row of the page before, so that memory follows the page and not the table.
+//! A page ends by rows, and by bytes ([`page_bytes`]), behind one row at least.
 
 mod filter;
 mod walk;
@@ -14,6 +15,7 @@ use utoipa::openapi::schema::{Object, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema};
 
+use crate::answers::page_bytes;
 pub(crate) use crate::api::List;
 use crate::error::{ApiError, Code};
 
@@ -22,7 +24,7 @@ pub(crate) use walk::{Place, Step, Walk, list, list_here};
 
 /// Rows of a page when nobody says how many.
 const LIMIT_DEFAULT: usize = 100;
-/// Most rows of a page.
+/// Most rows of a page, which ends before where they are long.
 const LIMIT_MAX: usize = 10_000;
 /// Conditions of one question.
 const CONDITIONS_MAX: usize = 16;
@@ -35,7 +37,7 @@ const CONDITIONS_MAX: usize = 16;
     reason = "the form of the parameters for the OpenAPI document; they are read one by one"
 )]
 pub(crate) struct ListParams {
-    /// Most rows of the answer, 1 to 10000; 100 when nothing is said.
+    /// Most rows of the answer, 1 to 10000; 100 when nothing is said. Long rows end it before, with `next`.
     limit: Option<u32>,
     /// `next` of the page before, with the same filter and sort.
     cursor: Option<String>,
@@ -308,6 +310,49 @@ impl Sort {
             order
         }
     }
+}
+
+/// How full a page is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fill {
+    rows: usize,
+    bytes: usize,
+}
+
+impl Fill {
+    /// Of an empty page, with room for so many rows and so many bytes of their JSON.
+    pub(crate) const fn new(rows: usize, bytes: usize) -> Self {
+        Self { rows, bytes }
+    }
+
+    /// Takes a row: the first one in any case, whatever its length.
+    pub(crate) fn take(&mut self, row: &impl Serialize) {
+        self.rows = self.rows.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(json_bytes(row));
+    }
+
+    /// Whether no further row has room.
+    pub(crate) const fn is_full(self) -> bool {
+        self.rows == 0 || self.bytes == 0
+    }
+}
+
+/// Bytes of a row as JSON, which its fields take no more than.
+fn json_bytes(row: &impl Serialize) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, row).expect("rows are plain structs");
+    count.0
 }
 
 /// The fields of a row by name.

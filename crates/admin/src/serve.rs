@@ -26,6 +26,7 @@ use tokio::time::{sleep, timeout};
 use crate::AppState;
 use crate::access::Caller;
 use crate::error::{ApiError, Code};
+use crate::pace::Paced;
 use crate::routes;
 use crate::seats::{Answer, Seat, Seats};
 
@@ -185,12 +186,7 @@ async fn serve_network(listener: TcpListener, router: Router, seats: Arc<Seats>)
             Ok((stream, address)) => {
                 let caller = Caller::Network { address };
                 let seat = seats.take().await;
-                tokio::spawn(serve_one(
-                    TokioIo::new(stream),
-                    caller,
-                    router.clone(),
-                    seat,
-                ));
+                tokio::spawn(serve_one(stream, caller, router.clone(), seat));
             }
             Err(_) => sleep(REST).await,
         }
@@ -205,12 +201,7 @@ async fn serve_local(listener: UnixListener, router: Router) {
             Ok((uid, stream)) => {
                 let caller = Caller::Local { uid };
                 let seat = seats.take().await;
-                tokio::spawn(serve_one(
-                    TokioIo::new(stream),
-                    caller,
-                    router.clone(),
-                    seat,
-                ));
+                tokio::spawn(serve_one(stream, caller, router.clone(), seat));
             }
             Err(_) => sleep(REST).await,
         }
@@ -218,7 +209,7 @@ async fn serve_local(listener: UnixListener, router: Router) {
 }
 
 /// One connection; what goes wrong on it is the other end's affair.
-async fn serve_one<S>(stream: TokioIo<S>, caller: Caller, router: Router, seat: Arc<Seat>)
+async fn serve_one<S>(stream: S, caller: Caller, router: Router, seat: Arc<Seat>)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
@@ -240,7 +231,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(stream, service);
+        .serve_connection(TokioIo::new(Paced::new(stream)), service);
     // It is asked to go only while nothing is under way, and must hear of it before something is.
     tokio::select! {
         biased;
@@ -301,7 +292,7 @@ mod tests {
 
     fn served(stream: DuplexStream, router: &Router, seat: Arc<Seat>) -> impl Future<Output = ()> {
         let caller = Caller::Local { uid: 0 };
-        serve_one(TokioIo::new(stream), caller, router.clone(), seat)
+        serve_one(stream, caller, router.clone(), seat)
     }
 
     /// Looks at it once: it is not done.

@@ -76,6 +76,27 @@ fn cursors_come_back_as_they_went() {
 }
 
 #[test]
+fn a_page_takes_long_rows_until_its_bytes_are_used_up_and_one_in_any_case() {
+    let row = Row { id: 10, size: None };
+    assert_eq!(json_bytes(&row), r#"{"id":10,"size":null}"#.len());
+    for (rows, bytes, expected) in [
+        (7, 1000, 7),
+        (7, 43, 3),
+        (7, 42, 2),
+        (7, 1, 1),
+        (1, 1000, 1),
+    ] {
+        let mut fill = Fill::new(rows, bytes);
+        let mut taken = 0;
+        while !fill.is_full() {
+            fill.take(&row);
+            taken += 1;
+        }
+        assert_eq!(taken, expected, "{rows} rows and {bytes} B");
+    }
+}
+
+#[test]
 fn pages_of_an_order_have_every_row_once() {
     let rows: Vec<Row> = (0..1_000)
         .map(|id| Row {
@@ -83,7 +104,7 @@ fn pages_of_an_order_have_every_row_once() {
             size: (id % 7 != 0).then_some(id * 37 % 11),
         })
         .collect();
-    for sort in ["size", "-size"] {
+    for (sort, bytes) in [("size", 1 << 20), ("-size", 200), ("size", 1)] {
         let mut seen = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
@@ -92,7 +113,9 @@ fn pages_of_an_order_have_every_row_once() {
                 parameters.push(("cursor", cursor));
             }
             let query = query(&parameters).expect("all are known");
-            let page = sorted_page(&query, rows.clone(), |row| format!("{:04}", row.id));
+            let page = sorted_page(&query, rows.clone(), |row| format!("{:04}", row.id), bytes);
+            // Each takes some 20 bytes.
+            assert!((1..=bytes / 16 + 1).contains(&page.items.len()));
             seen.extend(page.items);
             match page.next {
                 Some(next) => cursor = Some(next),

@@ -5,7 +5,7 @@ use std::future::Future;
 use courser_broker::{AskError, Control};
 use serde::Serialize;
 
-use super::{Cursor, Key, List, ListQuery, Sort};
+use super::{Cursor, Fill, Key, List, ListQuery, Sort, json_bytes, page_bytes};
 use crate::error::ApiError;
 
 /// Steps of one unsorted page: then the caller gets what there is, and a cursor.
@@ -52,11 +52,13 @@ const ROWS_AT_ONCE: usize = 1_000;
 
 /// A page of rows that are all at hand, each with its id, in the order of the ids.
 pub(crate) async fn list_here<I: AsRef<str>, R: Serialize>(
+    control: &Control,
     query: &ListQuery,
     rows: impl Iterator<Item = (I, impl FnOnce() -> R)>,
 ) -> Result<List<R>, ApiError> {
+    let bytes = page_bytes(control.memory_max());
     let mut best = match &query.sort {
-        Some(sort) => Some(Best::new(query, sort)?),
+        Some(sort) => Some(Best::new(query, sort, bytes)?),
         None => None,
     };
     let after = match &best {
@@ -64,6 +66,7 @@ pub(crate) async fn list_here<I: AsRef<str>, R: Serialize>(
         None => query.topic()?,
     };
     let mut items = Vec::new();
+    let mut fill = Fill::new(query.limit(), bytes);
     let mut last: Option<String> = None;
     for (seen, (id, row)) in rows.enumerate() {
         if seen % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 {
@@ -81,10 +84,11 @@ pub(crate) async fn list_here<I: AsRef<str>, R: Serialize>(
         if !query.wants(&row)? {
             continue;
         }
-        if items.len() == query.limit() {
+        if fill.is_full() {
             let next = last.map(|last| Cursor::Topic(last).write());
             return Ok(List { items, next });
         }
+        fill.take(&row);
         items.push(row);
         last = Some(id.to_owned());
     }
@@ -98,6 +102,7 @@ async fn walk<W: Walk>(control: &Control, query: &ListQuery) -> Result<List<W::R
     let parts = W::parts(control);
     let start = query.walk()?;
     let mut items = Vec::new();
+    let mut fill = Fill::new(query.limit(), page_bytes(control.memory_max()));
     let mut steps = 0;
     let cursor = |part, (first, second)| Some(Cursor::Walk(part, first, second).write());
     for part in parts {
@@ -117,8 +122,9 @@ async fn walk<W: Walk>(control: &Control, query: &ListQuery) -> Result<List<W::R
                 if !query.wants(&row)? {
                     continue;
                 }
+                fill.take(&row);
                 items.push(row);
-                if items.len() == query.limit() {
+                if fill.is_full() {
                     let next = cursor(part, behind);
                     return Ok(List { items, next });
                 }
@@ -137,7 +143,7 @@ async fn sorted<W: Walk>(
     query: &ListQuery,
     sort: &Sort,
 ) -> Result<List<W::Row>, ApiError> {
-    let mut best = Best::new(query, sort)?;
+    let mut best = Best::new(query, sort, page_bytes(control.memory_max()))?;
     for part in W::parts(control) {
         let mut from = Some((0, 0));
         while let Some(place) = from {
@@ -152,23 +158,29 @@ async fn sorted<W: Walk>(
     Ok(best.page())
 }
 
-/// The first so many rows of an order behind a key.
+/// The first so many rows of an order behind a key, and of these the first so many bytes.
 pub(crate) struct Best<'a, R> {
     query: &'a ListQuery,
     sort: &'a Sort,
     after: Option<Key>,
+    /// Most bytes of the page.
+    bytes_max: usize,
     rows: Vec<(Key, R)>,
+    /// Bytes of them.
+    bytes: usize,
     /// Whether a row was left out that comes behind those.
     more: bool,
 }
 
 impl<'a, R: Serialize> Best<'a, R> {
-    fn new(query: &'a ListQuery, sort: &'a Sort) -> Result<Self, ApiError> {
+    fn new(query: &'a ListQuery, sort: &'a Sort, bytes_max: usize) -> Result<Self, ApiError> {
         Ok(Self {
             query,
             sort,
             after: query.sorted()?,
+            bytes_max,
             rows: Vec::new(),
+            bytes: 0,
             more: false,
         })
     }
@@ -182,9 +194,10 @@ impl<'a, R: Serialize> Best<'a, R> {
         if self.after.as_ref().is_some_and(seen) {
             return Ok(());
         }
+        self.bytes += json_bytes(&row);
         self.rows.push((key, row));
         // Sorting once for so many costs a few comparisons a row.
-        if self.rows.len() >= 2 * self.query.limit() + 64 {
+        if self.rows.len() >= 2 * self.query.limit() + 64 || self.bytes >= 2 * self.bytes_max {
             self.cut();
         }
         Ok(())
@@ -193,8 +206,16 @@ impl<'a, R: Serialize> Best<'a, R> {
     fn cut(&mut self) {
         let sort = self.sort;
         self.rows.sort_by(|a, b| sort.compare(&a.0, &b.0));
-        self.more |= self.rows.len() > self.query.limit();
-        self.rows.truncate(self.query.limit());
+        let mut fill = Fill::new(self.query.limit(), self.bytes_max);
+        let fits = self.rows.iter().take_while(|(_, row)| {
+            let has_room = !fill.is_full();
+            fill.take(row);
+            has_room
+        });
+        let fits = fits.count();
+        self.more |= self.rows.len() > fits;
+        self.rows.truncate(fits);
+        self.bytes = self.rows.iter().map(|(_, row)| json_bytes(row)).sum();
     }
 
     fn page(mut self) -> List<R> {
@@ -217,9 +238,10 @@ pub(super) mod tests {
         query: &ListQuery,
         rows: Vec<R>,
         id: fn(&R) -> String,
+        bytes: usize,
     ) -> List<R> {
         let sort = query.sort.as_ref().expect("a sort");
-        let mut best = Best::new(query, sort).expect("a cursor of this sort");
+        let mut best = Best::new(query, sort, bytes).expect("a cursor of this sort");
         for row in rows {
             let id = id(&row);
             best.offer(row, id).expect("the field is there");

@@ -42,7 +42,7 @@ fn detailed(page: &mut String) {
     page.push_str(
         "\n## Single clients, sessions and listeners\n\n\
          `GET /metrics/detailed?family=FAMILY` gives these gauges; `filter=FIELD=PATTERN` (as `courser client list --filter` and `courser \
-         session list --filter` have them), `sort`, `limit` (10000) and `cursor` say of whom. It needs the token of the API, also from this \
+         session list --filter` have them), `sort`, `limit` (10000, or as many as fill a page) and `cursor` say of whom. It needs the token of the API, also from this \
          machine, since client ids and user names stand in its labels. `courser_detailed_whole` is 0 when there are more: the header `Link` has the \
          cursor of the next page.\n\n| family | name | labels | what |\n|---|---|---|---|\n",
     );

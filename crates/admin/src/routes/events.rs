@@ -9,9 +9,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::answers::page_bytes;
 use crate::api::{Event, Events};
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::list::{ListQuery, unknown_parameter};
+use crate::list::{Fill, ListQuery, unknown_parameter};
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(events))
@@ -46,21 +47,22 @@ async fn events(
             events: events.into_iter().map(|it| (it.at, it.into())).collect(),
         });
     }
-    let items = take(&mut parts, query.limit(), |event| query.wants(event))?;
+    let fill = Fill::new(query.limit(), page_bytes(state.control.memory_max()));
+    let items = take(&mut parts, fill, |event| query.wants(event))?;
     let next: Vec<String> = parts.iter().map(|part| part.next.to_string()).collect();
     let next = next.join(".");
     Ok(Json(Events { items, next }))
 }
 
-/// The events that are wanted, by time, at most `limit`. What was looked at is taken out of the parts; what comes behind the last one
+/// The events that are wanted, by time, as many as the page has room for. What was looked at is taken out of the parts; what comes behind the last one
 /// stays there for the next question.
 fn take(
     parts: &mut [Part],
-    limit: usize,
+    mut fill: Fill,
     wants: impl Fn(&Event) -> Result<bool, ApiError>,
 ) -> Result<Vec<Event>, ApiError> {
     let mut items = Vec::new();
-    while items.len() < limit {
+    while !fill.is_full() {
         let begun = parts.iter_mut().filter(|part| !part.events.is_empty());
         let Some(part) = begun.min_by_key(|part| part.events[0].0) else {
             break;
@@ -70,6 +72,7 @@ fn take(
         };
         part.next += 1;
         if wants(&event)? {
+            fill.take(&event);
             items.push(event);
         }
     }
@@ -125,7 +128,7 @@ mod tests {
     fn check(limit: usize, wanted: &str, expected: &[u64], next: [u64; 3]) {
         let mut parts = parts();
         let wants = |event: &Event| Ok(wanted.contains(&event.client_id));
-        let found = take(&mut parts, limit, wants).expect("a good question");
+        let found = take(&mut parts, Fill::new(limit, 1 << 20), wants).expect("a good question");
         let times: Vec<u64> = found.iter().filter_map(|it| it.at.parse().ok()).collect();
         assert_eq!(times, expected, "{limit} of {wanted}");
         let numbers: Vec<u64> = parts.iter().map(|it| it.next).collect();

@@ -26,5 +26,5 @@ async fn listeners(
     let rows = rows
         .into_iter()
         .map(|row| (row.name.clone(), || Listener::from(row)));
-    Ok(Json(list_here(&query, rows).await?))
+    Ok(Json(list_here(&state.control, &query, rows).await?))
 }

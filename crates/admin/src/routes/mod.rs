@@ -21,6 +21,7 @@ mod trace;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Query, Request};
 use axum::middleware::{self, Next};
@@ -33,6 +34,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::AppState;
 use crate::access;
+use crate::answers;
 use crate::api::Done;
 use crate::error::{ApiError, Code};
 
@@ -94,16 +96,23 @@ fn guarded() -> OpenApiRouter<AppState> {
 /// Everything.
 pub(crate) fn router(state: AppState) -> Router {
     let (api, document) = guarded().split_for_parts();
+    // Whoever may not ask at all is told so before.
+    let api = api.layer(middleware::from_fn_with_state(
+        state.clone(),
+        answers::bounded,
+    ));
     let api = api.layer(middleware::from_fn(each_once));
     let api = api.layer(middleware::from_fn_with_state(
         state.clone(),
         access::require,
     ));
-    let page = page::html(&document);
+    // Made once: whoever asks for them holds nothing of its own.
+    let page = Bytes::from(page::html(&document));
+    let document = Bytes::from(serde_json::to_vec(&document).unwrap_or_default());
     let open = Router::new()
         .route(
             "/api/v1/openapi.json",
-            axum::routing::get(async move || Json(document)),
+            axum::routing::get(async move || ([("content-type", "application/json")], document)),
         )
         .route(
             "/api",

@@ -12,9 +12,10 @@ use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::access::Principal;
+use crate::answers::page_bytes;
 use crate::api::{Done, DoneToMany, Retained, RetainedDetail};
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::list::{Cursor, List, ListParams, ListQuery};
+use crate::list::{Cursor, Fill, List, ListParams, ListQuery};
 use crate::routes::body::{How, Named};
 use crate::routes::done;
 use crate::routes::topics::check_filter;
@@ -98,14 +99,17 @@ async fn page(
         })
         .collect();
     let mut found: Vec<(PartitionId, RetainedRow)> = Vec::new();
-    while found.len() < query.limit() {
+    let mut fill = Fill::new(query.limit(), page_bytes(control.memory_max()));
+    while !fill.is_full() {
         for source in &mut sources {
             source.fill(control, filter).await?;
         }
         let Some((partition, row)) = take_least(&mut sources) else {
             return Ok((found, None));
         };
-        if query.wants(&Retained::from(row.clone()))? {
+        let shown = Retained::from(row.clone());
+        if query.wants(&shown)? {
+            fill.take(&shown);
             found.push((partition, row));
         }
     }

@@ -29,7 +29,7 @@ use crate::classes::Classes;
 use crate::doors::{Certificates, DoorCounters, Doors};
 use crate::latency::LogTimes;
 use crate::live::Live;
-use crate::memory::MemoryBudget;
+use crate::memory::{Level, MemoryBudget};
 use crate::repair::NodeState;
 use crate::rings::Doze;
 use crate::scrub::Missing;
@@ -219,6 +219,12 @@ impl Control {
     #[must_use]
     pub fn waits_for_memory(&self) -> Option<std::time::Duration> {
         self.memory.over_for(self.operators.now())
+    }
+
+    /// Whether so much of `memory.max` is used that publishes and connections are refused.
+    #[must_use]
+    pub fn is_memory_full(&self) -> bool {
+        self.memory.glance(courser_memory::snapshot().live_bytes()) >= Level::Full
     }
 
     /// How much of its start is done; none once it serves, and where nothing is kept.

@@ -39,7 +39,7 @@ async fn domains(
         let domain = table.domain(name);
         (name.as_str(), move || convert::domain(name, domain))
     });
-    Ok(Json(list_here(&query, rows).await?))
+    Ok(Json(list_here(&state.control, &query, rows).await?))
 }
 
 /// A domain.

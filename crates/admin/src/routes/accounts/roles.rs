@@ -47,7 +47,7 @@ async fn roles(
     let rows = table
         .roles()
         .map(|(name, role)| (name.as_str(), move || convert::role(name, role)));
-    Ok(Json(list_here(&query, rows).await?))
+    Ok(Json(list_here(&state.control, &query, rows).await?))
 }
 
 /// A role.
@@ -187,7 +187,9 @@ async fn rules(
             rows.push((id, move || convert::rule_of(name, number, rule)));
         }
     }
-    Ok(Json(list_here(&query, rows.into_iter()).await?))
+    Ok(Json(
+        list_here(&state.control, &query, rows.into_iter()).await?,
+    ))
 }
 
 /// What is asked about a right. One of `publish`, `subscribe`, `subscribe_shared` and `receive`.

@@ -43,7 +43,7 @@ async fn users(
     let rows = table
         .users()
         .map(|(name, user)| (name.as_str(), move || convert::user(name, user)));
-    Ok(Json(list_here(&query, rows).await?))
+    Ok(Json(list_here(&state.control, &query, rows).await?))
 }
 
 /// A user.

@@ -1,0 +1,266 @@
+//! What answers of the API hold: bounded for all of them together, so that readers that do not read fill no memory.
+//!
+//! Invariants:
+//! - all answers that are made or wait to be read hold no more than a part of 32 of `memory.max`, and one that is larger is alone;
+//! - an answer counts until its last byte is with the system, or its connection has ended;
+//! - no more questions wait for room than [`WAITING_MAX`], and none longer than [`WAIT_MAX`]: seats of connections are for others too.
+//!
+//! Health and `/metrics`, which are small, need no room, nor does whatever changes something.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::AppState;
+use crate::access::Caller;
+use crate::error::{ApiError, Code};
+
+/// What an answer may hold while it is made, in pages: rows, twice as many where they are sorted, and their JSON.
+const PAGES: usize = 4;
+/// Bytes of the least and the largest page.
+const PAGE_BYTES: (u64, u64) = (64 * 1024, 4 * 1024 * 1024);
+/// Most bytes of all: there need be no more.
+const ALL_BYTES_MAX: u64 = 1 << 30;
+/// How long a question waits for room.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+/// How many wait at once.
+const WAITING_MAX: usize = 8;
+/// What room is counted in.
+const UNIT: usize = 1024;
+
+/// Bytes of JSON from which on a page ends: a part of 256 of `memory.max`, from 64 KiB to 4 MiB.
+pub(crate) fn page_bytes(memory_max: u64) -> usize {
+    let bytes = (memory_max / 256).clamp(PAGE_BYTES.0, PAGE_BYTES.1);
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Room for answers.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    free: Arc<Semaphore>,
+    /// All of it, in [`UNIT`]s.
+    all: u32,
+    /// What one takes while it is made.
+    making: u32,
+    waiting: Semaphore,
+}
+
+fn units(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
+impl Answers {
+    pub(crate) fn new(memory_max: u64) -> Arc<Self> {
+        let making = PAGES * page_bytes(memory_max);
+        let all = usize::try_from((memory_max / 32).min(ALL_BYTES_MAX)).unwrap_or(usize::MAX);
+        let all = units(all.max(2 * making));
+        Arc::new(Self {
+            free: Arc::new(Semaphore::new(all as usize)),
+            all,
+            making: units(making),
+            waiting: Semaphore::new(WAITING_MAX),
+        })
+    }
+
+    /// Room for so many units, if there is some soon.
+    async fn room(&self, units: u32) -> Result<OwnedSemaphorePermit, ApiError> {
+        if let Ok(room) = Arc::clone(&self.free).try_acquire_many_owned(units) {
+            return Ok(room);
+        }
+        let none = || ApiError::new(Code::NoMemory, "answers hold as much memory as they may");
+        let _waits = self.waiting.try_acquire().map_err(|_| none())?;
+        let room = Arc::clone(&self.free).acquire_many_owned(units);
+        match timeout(WAIT_MAX, room).await {
+            Ok(Ok(room)) => Ok(room),
+            Ok(Err(_)) | Err(_) => Err(none()),
+        }
+    }
+
+    /// An answer that holds what it takes, and no longer what it took to make it.
+    async fn hold(
+        &self,
+        response: Response,
+        mut room: OwnedSemaphorePermit,
+    ) -> Result<Response, ApiError> {
+        let bytes = response.body().size_hint().lower();
+        let needed = units(usize::try_from(bytes).unwrap_or(usize::MAX)).min(self.all);
+        let made = u32::try_from(room.num_permits()).unwrap_or(u32::MAX);
+        if needed > made {
+            room.merge(self.room(needed - made).await?);
+        } else {
+            drop(room.split((made - needed) as usize));
+        }
+        let room = Arc::new(room);
+        Ok(response.map(|body| Body::new(Held { body, room })))
+    }
+}
+
+/// Answers what is asked where there is room for the answer.
+pub(crate) async fn bounded(
+    State(state): State<AppState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if !request.method().is_safe() {
+        return next.run(request).await;
+    }
+    // Whoever has the machine must be able to look who fills the memory.
+    let is_away = matches!(
+        request.extensions().get::<Caller>(),
+        Some(Caller::Network { .. })
+    );
+    if is_away && state.control.is_memory_full() {
+        let message = "memory.max is nearly used up";
+        return ApiError::new(Code::NoMemory, message).into_response();
+    }
+    let answers = &state.answers;
+    let answer = async {
+        let room = answers.room(answers.making).await?;
+        answers.hold(next.run(request).await, room).await
+    };
+    answer.await.unwrap_or_else(IntoResponse::into_response)
+}
+
+/// A body that has its room until all of it is taken.
+struct Held {
+    body: Body,
+    room: Arc<OwnedSemaphorePermit>,
+}
+
+/// A piece of one that whoever writes it has.
+struct Piece {
+    bytes: Bytes,
+    _room: Arc<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        let room = Arc::clone(&self.room);
+        frame.map_ok(|frame| {
+            frame.map_data(|bytes| {
+                let piece = Piece { bytes, _room: room };
+                Bytes::from_owner(piece)
+            })
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt as _;
+
+    const MIB: usize = 1024 * 1024;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().build();
+        runtime.expect("a runtime").block_on(future)
+    }
+
+    #[test]
+    fn pages_and_what_all_answers_hold_follow_the_memory_that_there_is() {
+        for (mib, page, all) in [
+            (16, MIB / 16, MIB / 2),
+            (24, 3 * MIB / 32, 3 * MIB / 4),
+            (256, MIB, 8 * MIB),
+            (4096, 4 * MIB, 128 * MIB),
+        ] {
+            assert_eq!(page_bytes(mib << 20), page, "{mib}");
+            let answers = Answers::new(mib << 20);
+            assert_eq!(answers.all as usize * UNIT, all, "{mib}");
+            assert!(2 * answers.making <= answers.all);
+        }
+        Answers::new(u64::MAX);
+    }
+
+    #[test]
+    fn an_answer_counts_until_its_last_piece_is_written() {
+        block_on(async {
+            let answers = Answers::new(256 << 20);
+            let free = || answers.free.available_permits();
+            let all = free();
+            let room = answers.room(answers.making).await.expect("room");
+            let response = Response::new(Body::from(vec![0; MIB]));
+            let response = answers.hold(response, room).await.expect("room");
+            assert_eq!(free(), all - MIB / UNIT);
+            let mut body = response.into_body();
+            assert_eq!(body.size_hint().exact(), Some(MIB as u64));
+            let frame = body.frame().await.expect("one").expect("no error");
+            let mut bytes = frame.into_data().expect("data");
+            drop(body);
+            let rest = bytes.split_off(MIB - 1);
+            drop(bytes);
+            assert_eq!(free(), all - MIB / UNIT);
+            drop(rest);
+            assert_eq!(free(), all);
+        });
+    }
+
+    #[test]
+    fn who_finds_no_room_for_an_answer_is_refused_in_time_and_few_wait() {
+        block_on(async {
+            let answers = Answers::new(256 << 20);
+            let held = answers.room(answers.all).await.expect("room");
+            let mut waiting = Vec::new();
+            for _ in 0..WAITING_MAX {
+                let answers = Arc::clone(&answers);
+                waiting.push(tokio::spawn(async move { answers.room(1).await.is_ok() }));
+            }
+            tokio::task::yield_now().await;
+            let begun = tokio::time::Instant::now();
+            let error = answers.room(1).await.expect_err("enough wait");
+            assert_eq!(error.code(), Code::NoMemory);
+            assert!(begun.elapsed() < WAIT_MAX);
+            for waits in waiting {
+                assert!(!waits.await.expect("no panic"));
+            }
+            assert!(begun.elapsed() + Duration::from_millis(1) >= WAIT_MAX);
+            drop(held);
+            assert!(answers.room(answers.all).await.is_ok());
+        });
+    }
+
+    #[test]
+    fn an_answer_that_is_larger_than_all_may_be_is_alone() {
+        block_on(async {
+            let answers = Answers::new(16 << 20);
+            let room = answers.room(answers.making).await.expect("room");
+            let response = Response::new(Body::from(vec![0; 2 * MIB]));
+            let response = answers.hold(response, room).await.expect("room");
+            assert_eq!(answers.free.available_permits(), 0);
+            drop(response);
+            assert_eq!(answers.free.available_permits(), answers.all as usize);
+        });
+    }
+}
