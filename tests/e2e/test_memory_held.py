@@ -1,7 +1,11 @@
-"""What clients have the broker hold for them, whose count says little of what it takes: shared groups of sessions that are away, and topic aliases of
-idle connections. Neither shuts anybody out."""
+"""What clients have the broker hold for them, whose count says little of what it takes: shared groups of sessions that are away, and of idle connections
+topic aliases, wills, and records of TLS that do not end. None shuts anybody out."""
 
+import re
+import socket
+import ssl
 import time
+import urllib.request
 
 import groups
 import pytest
@@ -103,6 +107,122 @@ def end_aliases(server, clients):
     while alias_maximum(server) == 0:
         assert time.monotonic() < deadline, "the room that was freed is not used"
         time.sleep(0.1)
+
+
+# Memory that idle connections would fill in some seconds, and how many come.
+LITTLE, WILLS, RECORDS = 64 * MIB, 3_000, 1_800
+# All that one record of TLS takes in.
+RECORD_BYTES = 16 * 1024
+
+
+def with_will(server, number, size):
+    """The answer to a client whose session ends with its connection, and its socket."""
+    client = RawClient(("127.0.0.1", server.port), V5)
+    client.send(wire.connect(V5, f"w{number}", will=wire.Will("gone", bytes(size))))
+    return client.receive().reason, client
+
+
+@pytest.mark.timeout(120)
+def test_wills_of_sessions_that_end_shut_nobody_out(tmp_path):
+    """They have the room that sessions have: then who brings a large one is refused, and all others come in and are served."""
+    server = Server(tmp_path, LITTLE)
+    clients, refused = [], 0
+    try:
+        with Healthy(server.port) as healthy:
+            for number in range(WILLS):
+                reason, client = with_will(server, number, 15_500)
+                assert reason in (0, QUOTA), f"{reason:#x}"
+                refused += reason == QUOTA
+                clients.append(client)
+                if refused == IN_A_ROW:
+                    break
+            assert refused == IN_A_ROW
+            healthy.is_served(LASTS, 60)
+            reason, client = with_will(server, "small", 300)
+            clients.append(client)
+            assert reason == 0
+            passing = Client(server.port, "comes and goes")
+            assert passing.reason == 0
+            print(f"{len(clients) - refused} wills; peak {server.peak / MIB:.0f} MiB")
+            end_by_closing(server, [*clients, passing])
+            deadline = time.monotonic() + 15
+            while with_will(server, "large", 15_500)[0] == QUOTA:
+                assert time.monotonic() < deadline, "the room that was freed is not used"
+                time.sleep(0.1)
+        assert healthy.refused == 0
+    finally:
+        code, log = server.stop()
+    assert code == 0, log
+    assert "memory_full" not in log, log
+
+
+class Sealed:
+    """A client over TLS that says when its bytes go."""
+
+    def __init__(self, server, client_id):
+        self.socket = socket.create_connection(("127.0.0.1", server.ports["mqtts"]), timeout=20)
+        self.come, self.go = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.layer = server.tls.wrap_bio(self.come, self.go, server_hostname="localhost")
+        self._run(self.layer.do_handshake)
+        self._run(lambda: self.layer.write(wire.connect(V5, client_id, keep_alive=0)))
+        self.reason = self._run(lambda: self.layer.read(64))[3]
+
+    def _run(self, step):
+        while True:
+            try:
+                return step()
+            except ssl.SSLWantReadError:
+                self.socket.sendall(self.go.read())
+                data = self.socket.recv(65536)
+                if not data:
+                    raise EOFError from None
+                self.come.write(data)
+            finally:
+                self.socket.sendall(self.go.read())
+
+    def begin(self):
+        """A record without its last byte."""
+        self.layer.write(bytes([0x30, *wire.varint(RECORD_BYTES * 2), 0, 1]).ljust(RECORD_BYTES, b"x"))
+        self.socket.sendall(self.go.read()[:-1])
+
+    def close(self):
+        self.socket.close()
+
+
+def closed_for_memory(server):
+    """What /metrics says of it."""
+    address = re.search(r"API, metrics and health on (http://[0-9.:]+)", server.log.read_text())[1]
+    text = urllib.request.urlopen(f"{address}/metrics", timeout=10).read().decode()  # noqa: S310
+    return int(re.search(r"^courser_closed_for_memory_total (\d+)", text, re.MULTILINE)[1])
+
+
+@pytest.mark.timeout(120)
+def test_records_of_tls_that_do_not_end_shut_nobody_out_for_long(tmp_path):
+    """Those that hold as much are closed where other unfinished things are, and all recovers while the others stay."""
+    server = Server(tmp_path, LITTLE, http='["127.0.0.1:0"]')
+    clients, refused = [], 0
+    try:
+        with Healthy(server.port) as healthy:
+            for number in range(RECORDS):
+                try:
+                    client = Sealed(server, f"r{number}")
+                    refused += client.reason != 0
+                    client.begin()
+                    clients.append(client)
+                except (OSError, EOFError):
+                    refused += 1
+                if refused >= 5 * IN_A_ROW:
+                    break
+            healthy.is_served(LASTS, 30)
+            coming = Client(server.port, "coming")
+            assert coming.reason == 0
+            print(f"{len(clients)} came, {closed_for_memory(server)} closed; peak {server.peak / MIB:.0f} MiB")
+            assert closed_for_memory(server) > 0
+            end_by_closing(server, [*clients, coming])
+    finally:
+        code, log = server.stop()
+    assert code == 0, log
+    assert "memory_full" in log, log
 
 
 # How each begins and ends, and what the log says of it.

@@ -72,6 +72,7 @@ impl Plain<'_> {
 #[derive(Debug)]
 pub struct Tunnel {
     tls: Option<Box<Connection>>,
+    unfinished: Unfinished,
     web: Web,
     /// Bytes of MQTT that the reader had no room for.
     spill: Vec<u8>,
@@ -128,6 +129,7 @@ impl Tunnel {
         }
         Self {
             tls: tls.map(Box::new),
+            unfinished: Unfinished::default(),
             web,
             spill: Vec::new(),
             out,
@@ -168,7 +170,7 @@ impl Tunnel {
                 .receive(received, &mut into, &mut self.out)
                 .map(|()| End::NotYet)
                 .map_err(Into::into),
-            Some(tls) => decrypt(tls, received, |plain| {
+            Some(tls) => decrypt(tls, &mut self.unfinished, received, |plain| {
                 self.web.receive(plain, &mut into, &mut self.out)
             }),
         };
@@ -223,6 +225,13 @@ impl Tunnel {
             Some(_) => self.sealed,
             None => self.out.len() - self.written,
         }
+    }
+
+    /// Bytes that TLS has read and holds: of a record that has not ended, and of records that gave nothing, as those of a handshake message do that
+    /// goes on in further ones. Up to 16 KiB for the one and 64 KiB for the other; 0 while there is a handshake, which has its own bounds.
+    #[must_use]
+    pub const fn unfinished_bytes(&self) -> usize {
+        self.unfinished.joined + self.unfinished.of_record
     }
 
     /// Takes bytes of MQTT, at most 64 KiB; how many. To be called when nothing waits to be written.
@@ -384,19 +393,70 @@ enum End {
     Reached,
 }
 
+/// What TLS holds of what it has read, by the lengths of its records: TLS itself does not say.
+#[derive(Debug, Default)]
+struct Unfinished {
+    /// The head of the record that is read, as far as it has come.
+    head: [u8; HEAD_BYTES],
+    /// Bytes of it and of what follows that have come; 0: the next record has not begun.
+    of_record: usize,
+    /// Bytes of records that have ended since one has given something.
+    joined: usize,
+}
+
+/// Bytes before what is in a record: its type, its version and its length (RFC 8446 section 5.1).
+const HEAD_BYTES: usize = 5;
+
+impl Unfinished {
+    /// Goes on with bytes that TLS has read.
+    fn follow(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let wanted = match self.of_record {
+                come @ 0..HEAD_BYTES => HEAD_BYTES - come,
+                come => self.record_bytes() - come,
+            };
+            let (part, behind) = bytes.split_at(wanted.min(bytes.len()));
+            bytes = behind;
+            if let Some(room) = self.head.get_mut(self.of_record..) {
+                let fits = part.len().min(room.len());
+                room[..fits].copy_from_slice(&part[..fits]);
+            }
+            self.of_record += part.len();
+            if self.of_record >= HEAD_BYTES && self.of_record == self.record_bytes() {
+                self.joined = self.joined.saturating_add(self.of_record);
+                self.of_record = 0;
+            }
+        }
+    }
+
+    /// All of the record, whose head has come.
+    fn record_bytes(&self) -> usize {
+        HEAD_BYTES + usize::from(u16::from_be_bytes([self.head[3], self.head[4]]))
+    }
+}
+
 /// Gives `plain` what is in the records of `received`.
 fn decrypt(
     tls: &mut Connection,
+    unfinished: &mut Unfinished,
     mut received: &[u8],
     mut plain: impl FnMut(&[u8]) -> Result<(), WebError>,
 ) -> Result<End, TunnelError> {
     while !received.is_empty() {
-        if tls.read_tls(&mut received).map_err(|_| TunnelError::Full)? == 0 {
+        let before = received;
+        let was_handshaking = tls.is_handshaking();
+        let count = tls.read_tls(&mut received).map_err(|_| TunnelError::Full)?;
+        if count == 0 {
             return Err(TunnelError::Full);
         }
+        unfinished.follow(&before[..count]);
         let state = tls.process_new_packets()?;
         let mut reader = tls.reader();
         let mut left = state.plaintext_bytes_to_read();
+        // Nothing comes between the records of one handshake message (RFC 8446 section 5.1).
+        if left > 0 || was_handshaking {
+            unfinished.joined = 0;
+        }
         while left > 0 {
             let Ok(chunk) = reader.fill_buf() else { break };
             let length = chunk.len();

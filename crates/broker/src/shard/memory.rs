@@ -192,7 +192,8 @@ fn burden(connection: &mut Connection, now: Tick) -> Burden {
     } else {
         0
     };
-    // What layers hold of it beside that has its own bounds: what one read brought, and of TLS a record that has not ended.
+    let asked = asked + connection.transport.unfinished_bytes();
+    // What layers hold of it beside that has its own bounds: what one read brought.
     let rest = connection.rest.as_ref();
     let rest = rest.filter(|_| asks || !connection.unparsed);
     let unfinished = asked + rest.map_or(0, |rest| rest.bytes().len());

@@ -164,6 +164,14 @@ impl Transport {
         }
     }
 
+    /// Bytes that the layers have read of what has not ended, and hold: of a record or a handshake message of TLS.
+    pub(crate) fn unfinished_bytes(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Layered(layered) => layered.tunnel.unfinished_bytes(),
+        }
+    }
+
     /// Whether there is something to read without the socket.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {

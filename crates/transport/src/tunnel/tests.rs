@@ -2,6 +2,7 @@
 
 mod certificates;
 mod frames;
+mod unfinished;
 mod upgrade;
 
 use rcgen::{
