@@ -93,6 +93,7 @@ pub use entry::{ENGINE_VERSION, EntryError, EntryView, FactView, later_version, 
 pub use list::{
     Deletion, RetainedPage, RetainedView, SessionView, SessionsEnded, SubscriptionView,
 };
+pub use outbox::START_MAX;
 pub use lost::{LostReference, LostStream, ReferenceSearch};
 pub use partition::{Partition, Proposed};
 pub use planted::PlantedPartition;

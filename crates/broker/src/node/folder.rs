@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use courser_engine::START_MAX;
 use courser_log::{NodeIdentity, StartId};
 use rand::TryRng;
 use rand::rngs::SysRng;
@@ -83,7 +84,7 @@ pub enum FolderError {
         /// Its format.
         found: u32,
     },
-    /// It was started 2^32 times.
+    /// It was started as often as can be counted.
     #[error("the data folder {} has no start number left", path.display())]
     Worn {
         /// The folder.
@@ -140,9 +141,12 @@ impl DataFolder {
             Relaxed::None => {}
             Relaxed::Made => node.relaxed = relaxed,
         }
-        node.start = node.start.checked_add(1).ok_or_else(|| FolderError::Worn {
-            path: path.to_owned(),
-        })?;
+        if node.start >= START_MAX {
+            return Err(FolderError::Worn {
+                path: path.to_owned(),
+            });
+        }
+        node.start += 1;
         node.word = u64::from_le_bytes(random_bytes());
         write_node(path, &node).map_err(failed)?;
         Ok(Self {
@@ -329,6 +333,19 @@ fn holder(file: &mut File) -> String {
     }
 }
 
+/// Whether there are segments in a folder. A disk of its own has other things in it from its first day.
+fn has_segments(log: &Path) -> io::Result<bool> {
+    for file in fs::read_dir(log)? {
+        if Path::new(&file?.file_name())
+            .extension()
+            .is_some_and(|it| it == "seg")
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The file, if there is one. Segments without one belong to a node that is not known any more.
 fn read_node(folder: &Path) -> Result<Option<NodeFile>, FolderError> {
     let path = folder.join(NODE);
@@ -336,13 +353,11 @@ fn read_node(folder: &Path) -> Result<Option<NodeFile>, FolderError> {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let log = folder.join(LOG);
-            let mut files = fs::read_dir(&log).map_err(|source| FolderError::Io {
-                path: log.clone(),
-                source,
-            })?;
-            return match files.next() {
-                Some(_) => Err(FolderError::Missing { path }),
-                None => Ok(None),
+            let has_some =
+                has_segments(&log).map_err(|source| FolderError::Io { path: log, source })?;
+            return match has_some {
+                true => Err(FolderError::Missing { path }),
+                false => Ok(None),
             };
         }
         Err(source) => return Err(FolderError::Io { path, source }),

@@ -72,6 +72,25 @@ fn m14_every_start_has_a_higher_number_and_another_word() {
     assert_ne!(first.word, second.word);
 }
 
+/// Partitions have room for 24 bits of it, and panicked at each start behind the last.
+#[test]
+fn m14_the_last_start_that_can_be_counted_is_the_last() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let path = folder.path().join("data");
+    drop(DataFolder::open(&path, 4, Relaxed::None).expect("a new folder"));
+    let file = path.join("node");
+    let mut node = NodeFile::decode(&fs::read(&file).expect("it is there")).expect("it is whole");
+    node.start = (1 << 24) - 2;
+    fs::write(&file, node.encode()).expect("it can be written");
+    let last = DataFolder::open(&path, 4, Relaxed::None).expect("there is one left");
+    assert_eq!(last.node().start, (1 << 24) - 1);
+    drop(last);
+    for _ in 0..2 {
+        let error = DataFolder::open(&path, 4, Relaxed::None).expect_err("there is none left");
+        assert!(matches!(error, FolderError::Worn { .. }), "{error}");
+    }
+}
+
 #[test]
 fn m3_the_number_of_partitions_is_fixed_when_the_folder_is_made() {
     let folder = tempfile::tempdir().expect("a folder for a test");
@@ -212,6 +231,10 @@ fn d12_a_folder_that_lost_its_node_file_is_not_taken_for_a_new_one() {
     let fresh = DataFolder::open(folder.path(), 4, Relaxed::None).expect("nothing was stored yet");
     assert_eq!(fresh.node().start, 1);
     drop(fresh);
+    // A disk of its own has this from the first day.
+    fs::create_dir(log.join("lost+found")).expect("a folder can be made");
+    fs::remove_file(folder.path().join("node")).expect("it is there");
+    drop(DataFolder::open(folder.path(), 4, Relaxed::None).expect("nothing was stored yet"));
     fs::write(log.join("0000000001.seg"), b"x").expect("a file can be made");
     fs::remove_file(folder.path().join("node")).expect("it is there");
     let error =

@@ -29,6 +29,9 @@ use crate::seq_table::SeqTable;
 /// Bits of a position below the start.
 const START_SHIFT: u32 = 40;
 
+/// The largest number of a start: positions have no room for more.
+pub const START_MAX: u32 = (1 << (u64::BITS - START_SHIFT)) - 1;
+
 /// Whether the destination may refuse a forward (M28: a queue, a topic, the retained store).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusable {
@@ -157,9 +160,9 @@ impl<T> Outboxes<T> {
     /// A new start (with peers: term): positions go on at `start << 40`. What waits keeps its position.
     ///
     /// # Panics
-    /// With a start of 2^24 or more: one start a second would take half a year of nothing else.
+    /// With a start above [`START_MAX`]: whoever counts starts refuses it.
     pub(crate) fn begin(&mut self, start: u32) {
-        assert!(start < 1 << (u64::BITS - START_SHIFT), "starts fit 24 bits");
+        assert!(start <= START_MAX, "starts fit 24 bits");
         self.base = self.base.max(Seq(u64::from(start) << START_SHIFT));
         // One with nothing in it says no more than its absence does now.
         self.by_destination.retain(|_, outbox| outbox.len() > 0);
