@@ -68,7 +68,7 @@ pub(super) struct Gathering<F> {
     /// Bytes that are kept as one at most.
     kept_max: usize,
     /// Records that this pass and later ones move, about.
-    pub(super) left: u64,
+    left: u64,
     /// Where the next pass begins.
     pub(super) next: Option<Address>,
     buffer: Vec<u8>,
@@ -78,10 +78,18 @@ pub(super) struct Gathering<F> {
     is_read: bool,
     /// Something of it is on its way into the log.
     pub(super) is_begun: bool,
+    /// It is not the first pass over the segment.
+    pub(super) is_later: bool,
     /// Bytes and records gathered so far, and those that are kept as one.
-    pub(super) bytes: u64,
-    pub(super) records: u64,
+    bytes: u64,
+    records: u64,
     kept: u64,
+    /// Bytes in which records of later passes are.
+    later_max: u64,
+    /// Nothing is gathered, only weighed.
+    pub(super) is_weighing: bool,
+    /// Bytes that are needed of the segment, if they were weighed before.
+    pub(super) weighed: Option<u64>,
 }
 
 /// How far a step has come.
@@ -110,23 +118,61 @@ impl<F: DiskFile> Gathering<F> {
             out: VecDeque::new(),
             is_read: false,
             is_begun: false,
+            is_later: false,
             bytes: 0,
             records: 0,
             kept: 0,
+            later_max: 0,
+            is_weighing: false,
+            weighed: None,
         }
     }
 
-    /// What this is of all that this pass and later ones move, if it is so much of the records gathered so far.
-    pub(super) fn of_all_left(&self, so_far: u64) -> u128 {
-        u128::from(so_far) * u128::from(self.left) / u128::from(self.records.max(1))
+    /// Bytes of all that this pass and later ones move: as they were weighed before; else of what was read so far, and of the rest if it is
+    /// like that, but no more than there is to read.
+    pub(super) fn live(&self) -> u64 {
+        if let Some(weighed) = self.weighed {
+            return weighed;
+        }
+        let (rest, rest_max) = match self.is_read {
+            true => (self.left.saturating_sub(self.wanted.len() as u64), 0),
+            false => (
+                self.left.saturating_sub(self.records),
+                self.source.bytes.saturating_sub(self.offset),
+            ),
+        };
+        let of_rest = |so_far: u64| {
+            let of_rest = u128::from(so_far) * u128::from(rest) / u128::from(self.records.max(1));
+            u64::try_from(of_rest).unwrap_or(u64::MAX)
+        };
+        let records = self.bytes + of_rest(self.bytes).min(rest_max + self.later_max);
+        records
+            + self
+                .frames_bytes()
+                .saturating_add(of_rest(self.frames_bytes()))
+    }
+
+    /// What surrounds the kept records gathered so far.
+    fn frames_bytes(&self) -> u64 {
+        self.kept * frame_bytes(KEPT_HEADER_BYTES + FRAME_ALIGN) as u64
+    }
+
+    /// Mean bytes of a record, if there is one.
+    pub(super) fn mean(&self) -> Option<u64> {
+        (self.bytes + self.frames_bytes()).checked_div(self.records)
     }
 
     /// Whether the log would have no room in the middle of what this pass and later ones move.
     pub(super) fn lacks_room(&self) -> bool {
-        let frames = self.kept * frame_bytes(KEPT_HEADER_BYTES + FRAME_ALIGN) as u64;
-        let needed = self.of_all_left(self.bytes + frames);
+        let needed = u128::from(self.live());
         // Headers of batches, and what fills their last blocks.
         needed + needed / 16 > u128::from(self.source.room)
+    }
+
+    /// What is left to be read is only weighed, and what was gathered forgotten.
+    pub(super) fn weigh(&mut self) {
+        self.is_weighing = true;
+        (self.buffer, self.extents) = (Vec::new(), Vec::new());
     }
 
     /// Bytes of the file that were gone through.
@@ -214,6 +260,10 @@ impl<F: DiskFile> Gathering<F> {
         needs: &impl Needs,
     ) -> Result<(), Obstacle> {
         let key = (frame.partition, frame.index, base);
+        let end = (key.0, key.1, base.saturating_add(bytes.len() as u32));
+        if self.next.is_some_and(|next| end > next) {
+            self.later_max += bytes.len() as u64;
+        }
         let from = self
             .wanted
             .partition_point(|it| (it.partition, it.index, it.byte) < key);
@@ -254,6 +304,12 @@ impl<F: DiskFile> Gathering<F> {
     fn put(&mut self, wanted: Wanted, term: Term, between: Option<&[u8]>, record: &[u8]) {
         let before = self.extents.last().map_or(0, |extent| extent.len);
         let between = between.filter(|it| before + it.len() + record.len() <= self.kept_max);
+        if self.is_weighing {
+            self.records += 1;
+            self.bytes += (between.map_or(0, <[u8]>::len) + record.len()) as u64;
+            self.kept += u64::from(between.is_none());
+            return;
+        }
         let at = self.buffer.len();
         self.buffer.extend_from_slice(between.unwrap_or_default());
         self.buffer.extend_from_slice(record);

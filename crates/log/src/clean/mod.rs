@@ -29,11 +29,13 @@ mod choose;
 mod gather;
 mod moving;
 mod obstacle;
+mod sketch;
 mod survey;
 mod talk;
 mod wants;
 mod weigh;
 mod weighing;
+mod weights;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -47,11 +49,13 @@ pub use self::{
 };
 use self::{
     checkpoint::CheckpointScan,
+    choose::{Chosen, PLAN_MIN},
     gather::Gathering,
     moving::Needing,
     obstacle::Trouble,
     wants::{Address, RECORDS_MAX},
     weighing::Weighing,
+    weights::Weights,
 };
 use crate::{
     checkpoint::{CheckpointStore, Manifest, Manifests},
@@ -65,8 +69,6 @@ use crate::{
 const CHUNK_BYTES: u64 = 256 << 10;
 /// A look at all checkpoints costs time: not before so many segments more are written, or an eighth of what there is to clean.
 const LOOK_SEGMENTS: u64 = 2;
-/// Bytes of a record of which nothing is known.
-const MEAN_BYTES: u64 = 256;
 
 /// How far it is.
 #[derive(Debug)]
@@ -82,7 +84,7 @@ enum State<F, S> {
     /// Records are being written; more follow.
     Writing(Box<Gathering<F>>),
     /// The last ones are being written.
-    Ending(SegmentNumber),
+    Ending,
     /// It could not be read, for this reason; the log is asked whether it still counts.
     Doubting(SegmentNumber, String),
     /// It could not be, and counts.
@@ -99,12 +101,15 @@ pub struct Cleaner<D: Disk, N: Needs> {
     segment_bytes: u64,
     records_max: usize,
     state: State<D::File, N::Scan>,
-    plan: VecDeque<SegmentNumber>,
+    plan: VecDeque<Chosen>,
     budget: Budget,
     pressure: Pressure,
-    /// Mean bytes of a needed record, of segments that were read; and of all.
-    means: BTreeMap<SegmentNumber, u64>,
-    mean: u64,
+    /// Bytes of kept records that there was room for when the plan was made: what it frees is for others until the next one.
+    room: u64,
+    weights: Weights,
+    /// Samples of a plan: twice as many as in the one before when one of those was cleaned.
+    samples_max: usize,
+    has_hit: bool,
     /// Damaged segments.
     left_alone: BTreeSet<SegmentNumber>,
     /// Segments with a record that is larger than a batch, and its entry.
@@ -140,8 +145,10 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             plan: VecDeque::new(),
             budget: Budget::new(segment_bytes),
             pressure: Pressure::None,
-            means: BTreeMap::new(),
-            mean: MEAN_BYTES,
+            room: 0,
+            weights: Weights::default(),
+            samples_max: PLAN_MIN,
+            has_hit: false,
             left_alone: BTreeSet::new(),
             pinned: BTreeMap::new(),
             has_news: true,
@@ -196,7 +203,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             | State::Weighing(_)
             | State::Needing(_)
             | State::Writing(_)
-            | State::Ending(_)
+            | State::Ending
             | State::Doubting(..)
             | State::Left(..) => false,
         };
@@ -247,10 +254,10 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
     pub fn written(&mut self) {
         self.state = match std::mem::replace(&mut self.state, State::Idle) {
             State::Writing(gathering) => State::Gathering(gathering),
-            State::Ending(segment) => {
+            State::Ending => {
                 self.counts.segments += 1;
-                self.means.remove(&segment);
-                self.plan.pop_front();
+                let chosen = self.plan.pop_front();
+                self.has_hit |= chosen.is_some_and(|it| it.is_sample);
                 State::Idle
             }
             other @ (State::Idle
@@ -271,13 +278,13 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             waiting @ (State::Asked
             | State::AskedAgain(_)
             | State::Writing(_)
-            | State::Ending(_)
+            | State::Ending
             | State::Doubting(..)) => {
                 self.state = waiting;
                 Step::Rest
             }
             State::Left(segment, _) if self.has(Planted::CleanDamaged) => {
-                self.state = State::Ending(segment);
+                self.state = State::Ending;
                 Step::Write(vec![Record::Cleaned { segment }])
             }
             State::Left(segment, why) => {
@@ -300,7 +307,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
     fn begin(&mut self) -> Step {
         let question = match self.plan.front() {
             Some(_) if !self.may_write(CHUNK_BYTES) => return Step::Rest,
-            Some(segment) => Question::Source(*segment),
+            Some(chosen) => Question::Source(chosen.segment),
             None => {
                 let is_due = self.grown >= self.look_at || self.pressure == Pressure::Short;
                 if !self.has_news || !is_due {

@@ -98,7 +98,9 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             Ok(window) => {
                 let kept_max = kept_bytes_max(batch_bytes_max(self.segment_bytes));
                 let mut gathering = Gathering::new(source, window, wants.finish(), kept_max);
-                gathering.is_begun = is_begun;
+                (gathering.is_begun, gathering.is_later) = (is_begun, is_begun);
+                let chosen = self.plan.front().filter(|_| !is_begun);
+                gathering.weighed = chosen.and_then(|it| it.live);
                 self.state = State::Gathering(Box::new(gathering));
                 Step::Again
             }
@@ -118,7 +120,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             if let Some(from) = gathering.next {
                 return self.next_pass(segment, from);
             }
-            self.state = State::Ending(segment);
+            self.state = State::Ending;
             return Step::Write(vec![Record::Cleaned { segment }]);
         }
         let before = gathering.read_bytes();
@@ -139,15 +141,16 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
                 return Step::Again;
             }
             Ok(Gathered::More) => {}
-            // Nothing is written yet: it can still be left. Without room it must be.
-            Ok(Gathered::Full)
-                if !gathering.is_begun && self.is_too_full(&gathering)
-                    || gathering.lacks_room() =>
-            {
-                self.learn(&gathering);
-                self.counts.too_full += 1;
-                self.plan.pop_front();
-                return Step::Again;
+            Ok(Gathered::Full) if self.is_not_worth_it(&gathering) => {
+                return self.put_back(gathering);
+            }
+            // Now it is known that it is: once more, to gather it.
+            Ok(Gathered::Full) if gathering.is_weighing => {
+                if let Some(chosen) = self.plan.front_mut() {
+                    chosen.live = Some(gathering.live());
+                }
+                self.state = State::Asked;
+                return Step::Ask(Question::Source(segment));
             }
             Ok(Gathered::Full) => gathering.flush(),
         }
@@ -161,19 +164,41 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         Step::Ask(Question::Source(segment))
     }
 
-    /// Whether a segment has more in it than is worth moving: all that is wanted, if it is as large as what was read.
-    fn is_too_full(&self, gathering: &Gathering<D::File>) -> bool {
-        let share = self.pressure.live_max(gathering.source.bytes);
-        gathering.of_all_left(gathering.bytes) > u128::from(share)
+    /// Whether a segment has more in it than is worth moving, or than there is room for. Before something is written it can still be left;
+    /// without room it must be.
+    fn is_not_worth_it(&self, gathering: &Gathering<D::File>) -> bool {
+        let live_max = self.pressure.live_max(gathering.source.bytes);
+        let live_max = live_max.min(self.room);
+        !gathering.is_begun && gathering.live() > live_max || gathering.lacks_room()
     }
 
-    /// Remembers how large its needed records are.
-    fn learn(&mut self, gathering: &Gathering<D::File>) {
-        if let Some(mean) = gathering.bytes.checked_div(gathering.records) {
-            let mean = mean + frame_bytes(KEPT_HEADER_BYTES) as u64;
-            self.means.insert(gathering.source.segment, mean);
-            self.mean = (3 * self.mean + mean) / 4;
+    /// A segment is left, once its true weight is known: what is left of it may be of another kind than what was gathered.
+    fn put_back(&mut self, mut gathering: Box<Gathering<D::File>>) -> Step {
+        let is_known = gathering.is_read() || gathering.weighed.is_some();
+        if !is_known && !gathering.is_begun {
+            gathering.weigh();
+            self.state = State::Gathering(gathering);
+            return Step::Again;
         }
+        self.learn(&gathering);
+        let chosen = self.plan.pop_front();
+        self.counts.too_full += u64::from(chosen.is_some_and(|it| !it.is_sample));
+        Step::Again
+    }
+
+    /// Remembers what it weighs, and how large its needed records are.
+    fn learn(&mut self, gathering: &Gathering<D::File>) {
+        let segment = gathering.source.segment;
+        let mean = gathering.mean();
+        if let Some(mean) = mean {
+            self.weights.learn(segment, mean);
+        }
+        let records = self.plan.front().map_or(0, |chosen| chosen.records);
+        let live = match gathering.is_later {
+            false => gathering.live(),
+            true => records.saturating_mul(mean.unwrap_or(0)),
+        };
+        self.weights.read(segment, live, records);
     }
 
     fn write(&mut self, mut gathering: Box<Gathering<D::File>>) -> Step {

@@ -49,7 +49,7 @@ pub struct CleanerCounts {
     pub bytes: u64,
     /// Bytes of files that were read for it.
     pub read_bytes: u64,
-    /// Segments that had more in them than was thought and were left.
+    /// Segments that had more in them than was thought and were left; without those that were read to see whether they have.
     pub too_full: u64,
     /// Segments that were left since a record of them is larger than a batch: it was written when `log.segment_bytes` was larger.
     pub too_large: u64,

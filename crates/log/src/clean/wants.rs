@@ -6,10 +6,13 @@
 
 use courser_contract::{LogIndex, Need, PartitionId};
 
-use super::gather::Wanted;
+use super::{gather::Wanted, sketch::Sketch};
 
 /// Records that a pass moves, unless it is told otherwise. With twice as many notes while checkpoints are read: 6 MiB.
 pub(super) const RECORDS_MAX: usize = 1 << 17;
+
+/// Bits of the sketch that says how many later passes have: 4 KiB, and an error of 1.6 %.
+const SKETCH_BITS: u32 = 12;
 
 /// Partition, entry, byte.
 pub(super) type Address = (PartitionId, LogIndex, u32);
@@ -25,8 +28,8 @@ pub(super) struct Wants {
     list: Vec<Wanted>,
     /// Place of the next need among all of them: by stream.
     order: u64,
-    /// Needs that were told of the segment and not moved before.
-    told: u64,
+    /// Of the segment, and not moved before: those of this pass and of later ones.
+    all: Sketch,
 }
 
 /// What a pass moves.
@@ -42,14 +45,14 @@ pub(super) struct Pass {
 
 impl Wants {
     /// Of a pass over a segment from an address on.
-    pub(super) const fn new(from: Option<Address>, records_max: usize) -> Self {
+    pub(super) fn new(from: Option<Address>, records_max: usize) -> Self {
         Self {
             records_max,
             from,
             until: None,
             list: Vec::new(),
             order: 0,
-            told: 0,
+            all: Sketch::new(SKETCH_BITS),
         }
     }
 
@@ -65,7 +68,7 @@ impl Wants {
         if !is_here || self.from.is_some_and(|from| address < from) {
             return;
         }
-        self.told += 1;
+        self.all.tell(address);
         if self.until.is_some_and(|until| address >= until) {
             return;
         }
@@ -83,17 +86,15 @@ impl Wants {
 
     /// All have been told.
     pub(super) fn finish(mut self) -> Pass {
-        let told = self.list.len().max(1) as u128;
         self.cut();
-        let once = self.list.len() as u128;
+        let once = self.list.len() as u64;
         let left = match self.until {
             None => once,
-            // As often named as those of this pass, on the average.
-            Some(_) => (u128::from(self.told) * once / told).max(once),
+            Some(_) => self.all.count().max(once),
         };
         Pass {
             wanted: self.list,
-            left: u64::try_from(left).unwrap_or(u64::MAX),
+            left,
             next: self.until,
         }
     }
@@ -172,5 +173,18 @@ mod tests {
         let pass = wants.finish();
         let orders: Vec<u64> = pass.wanted.iter().map(|it| it.order).collect();
         assert_eq!((orders, pass.left), (vec![4, 2, 1], 3));
+    }
+
+    /// They were taken to be named as often as those of the first pass.
+    #[test]
+    fn m41_records_for_many_streams_count_once_in_later_passes_too() {
+        let mut wants = Wants::new(None, 10);
+        for at in 0..100 {
+            for _ in 0..if at < 50 { 1 } else { 1_600 } {
+                wants.tell(PartitionId(1), need(at), true);
+            }
+        }
+        let left = wants.finish().left;
+        assert!((95..=105).contains(&left), "{left}");
     }
 }

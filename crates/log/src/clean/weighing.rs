@@ -5,7 +5,7 @@ use courser_contract::{Need, Needs, PartitionId};
 use super::{
     Cleaner, State, Step,
     checkpoint::{CheckpointScan, Scanned},
-    choose::{Weighed, choose, plan_max},
+    choose::{Limits, PLAN_MIN, Weighed, choose, plan_max},
     obstacle::Trouble,
     survey::Survey,
     weigh::{Locator, Weigher},
@@ -45,7 +45,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
                 .map(|scan| (weigher.locator(partition), scan)),
         };
         let read = read.and_then(|(mut locator, mut scan)| {
-            let mut count = |need: Need| weigher.count(&mut locator, need.index);
+            let mut count = |need: Need| weigher.count(&mut locator, need);
             match scan.step(&mut count)? {
                 Scanned::More => *open = Some((partition, locator, scan)),
                 Scanned::All => self.counts.read_bytes += scan.finish()?,
@@ -69,24 +69,34 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
     }
 
     fn make_plan(&mut self, weigher: &Weigher) {
-        let segments = weigher.survey.segments.iter().zip(&weigher.counts);
+        self.weights.keep(&weigher.survey.segments);
+        let segments = weigher.survey.segments.iter().zip(weigher.counts());
         let weighed: Vec<Weighed> = segments
             .filter(|(it, _)| !self.left_alone.contains(&it.number) && !self.is_pinned(it.number))
             .map(|(it, records)| {
-                let mean = self.means.get(&it.number).copied().unwrap_or(self.mean);
+                let (live, least) = self.weights.weigh(it, records);
                 Weighed {
                     segment: it.number,
                     bytes: it.bytes,
-                    live: records.saturating_mul(mean),
+                    records,
+                    live,
+                    least,
                 }
             })
-            .filter(|it: &Weighed| it.live <= weigher.survey.room)
+            .filter(|it: &Weighed| it.least <= weigher.survey.room)
             .collect();
-        let plan_max = plan_max(self.look_at.div_ceil(self.segment_bytes));
+        self.samples_max = match std::mem::take(&mut self.has_hit) {
+            true => self.samples_max.saturating_mul(2),
+            false => PLAN_MIN,
+        };
+        let limits = Limits {
+            plan: plan_max(self.look_at.div_ceil(self.segment_bytes)),
+            samples: self.samples_max,
+        };
+        self.room = weigher.survey.room;
         let active = weigher.survey.active;
-        self.plan = choose(&weighed, active, self.pressure, plan_max).into();
+        self.plan = choose(&weighed, active, self.pressure, limits).into();
         if let Some(oldest) = weigher.survey.segments.first() {
-            self.means = self.means.split_off(&oldest.number);
             self.left_alone = self.left_alone.split_off(&oldest.number);
             self.pinned = self.pinned.split_off(&oldest.number);
         }

@@ -5,7 +5,7 @@ use courser_log::{Pressure, Space, SpaceState};
 use super::{SEGMENT, world::World};
 
 /// Room for those of some segments.
-const SUMMARIES: u64 = 16 << 10;
+pub(super) const SUMMARIES: u64 = 16 << 10;
 
 const fn segments(space: Space) -> u64 {
     (space.ready_bytes + space.free_bytes) / SEGMENT
@@ -25,13 +25,13 @@ fn full(seed: u64, reserve: u32, left: u64) -> World {
     world
 }
 
-fn checkpoints(world: &mut World) {
+pub(super) fn checkpoints(world: &mut World) {
     (0..3).for_each(|partition| world.checkpoint(partition));
     world.log.refresh_space();
 }
 
 /// As others go on, since each second there are checkpoints: until publishes are taken again. Rounds that it took.
-fn clean_until_enough(world: &mut World) -> u64 {
+pub(super) fn clean_until_enough(world: &mut World) -> u64 {
     for round in 0..60 {
         if world.log.refresh_space().state == SpaceState::Enough {
             return round;

@@ -1,5 +1,6 @@
 //! The cleaner (M41): whatever comes and goes, is cleaned and crashes, what is needed stays as it was; and what it costs.
 
+mod bounds;
 mod damaged;
 mod full;
 mod world;

@@ -255,6 +255,22 @@ impl World {
         }
     }
 
+    /// The same record is needed in so many streams.
+    pub(crate) fn share(&mut self, (partition, _, index, byte): Reference, streams: u64) {
+        let all = (0..streams).map(|stream| (partition, stream, index, byte));
+        self.needed.extend(all);
+    }
+
+    /// Bytes of all records that are needed, each once and as a record of its own.
+    pub(crate) fn needed_bytes(&self) -> u64 {
+        let all = self.needed.iter().map(|it| (it.0, it.2, it.3));
+        let once: BTreeSet<_> = all.collect();
+        let bytes = once
+            .into_iter()
+            .map(|at| self.written[&at].len() as u64 + 64);
+        bytes.sum()
+    }
+
     /// Nobody needs this any more.
     pub(crate) fn forget(&mut self, reference: &Reference) {
         assert!(self.needed.remove(reference));
