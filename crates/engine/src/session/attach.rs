@@ -259,9 +259,6 @@ impl Partition {
         let floor = session.stream.floor();
         let sent_before = session.sent_limit;
         let sent_limit = session.wanted_sent_limit(floor, window);
-        if let Some(session) = self.state.sessions.get_mut(uid.0) {
-            session.lead.has_place = attach.owner.is_some();
-        }
         let attach_fact = self.attach_fact(attach, epoch, sent_limit);
         self.write(&Rare::SessionAttached {
             session: uid,
@@ -270,6 +267,10 @@ impl Partition {
         self.own(uid, attach.owner.as_deref());
         let holder = Holder::Coming(attach.front);
         self.hold(&attach.client_id, holder, attach.owner.as_deref());
+        if let Some(client) = self.lead.registry.clients.get_mut(&attach.client_id) {
+            // Until it is its user's, who is not named by it before.
+            client.place |= attach.owner.is_some() && !has_place;
+        }
         self.lead.after(After::Attached(Box::new(Attaching {
             front: attach.front,
             client_id: attach.client_id.clone(),

@@ -186,6 +186,23 @@ fn i9_a_session_of_nobody_counts_for_the_user_that_takes_it_up() {
     assert_eq!(world.fx.kept_by("anna"), 2);
 }
 
+/// The session was nobody's again, and so was the place.
+#[test]
+fn i9_a_session_of_nobody_that_was_not_taken_up_after_all_counts_for_nobody() {
+    let mut world = World::new();
+    assert_eq!(comes(&mut world, "n", Options::durable()), None);
+    world.restart(DURABLE);
+    world.settle();
+    world.commits = Commits::Held;
+    let mine = world.client("n");
+    world.connect(mine, of("anna", 1));
+    world.depose(DURABLE, 0);
+    assert_eq!(world.fx.kept_by("anna"), 0);
+    world.elect(DURABLE);
+    world.settle();
+    assert_eq!(comes(&mut world, "a", of("anna", 1)), None);
+}
+
 #[test]
 fn i9_who_is_refused_for_sessions_displaces_nobody() {
     let mut world = full();
