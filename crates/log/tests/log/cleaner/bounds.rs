@@ -32,7 +32,7 @@ fn busy(world: &mut World, kept: impl Fn(usize) -> bool) -> Vec<Reference> {
 
 /// Busy traffic that is drained, and now and then a message for all who are away.
 fn fan_out(world: &mut World, turn: u64) {
-    if turn % 8 != 0 {
+    if !turn.is_multiple_of(8) {
         busy(world, |_| false);
         return;
     }
@@ -43,7 +43,7 @@ fn fan_out(world: &mut World, turn: u64) {
 /// Large messages that stay, then small ones.
 fn large_then_small(world: &mut World, turn: u64) {
     if turn < 160 {
-        if turn % 4 == 0 {
+        if turn.is_multiple_of(4) {
             world.put(1, 14_000);
         }
         busy(world, |_| false);
