@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rpds::RedBlackTreeMapSync;
 
+use crate::index::Indexed;
 use crate::table::{ROLES_MAX, RULES_MAX, USER_ROLES_MAX, USERS_MAX};
 use crate::{
     Administration, Domain, DomainName, Role, RoleName, Rule, Table, User, UserName, UserState,
@@ -152,7 +153,10 @@ impl Table {
 
     /// A deny rule that denies nothing is noticed by nobody, so it is refused; but not what the role has, which can be changed otherwise.
     fn check_placeholders(&self, name: &RoleName, role: &Role) -> Result<(), Refusal> {
-        let before = self.roles.get(name).map_or(&[][..], |role| &role.rules);
+        let before = self
+            .roles
+            .get(name)
+            .map_or(&[][..], |role| &role.role().rules);
         for rule in &role.rules {
             if let Some(level) = rule.topic.foreign_placeholder()
                 && !before.contains(rule)
@@ -214,7 +218,7 @@ impl Table {
                 self.administration(name.as_str()) == Administration::Full
             }
             Command::PutRole(name, role) => {
-                let before = self.roles.get(name).map(|role| role.administration);
+                let before = self.roles.get(name).map(|role| role.role().administration);
                 before == Some(Administration::Full) && role.administration != Administration::Full
             }
             // Nobody has a role that may be removed.
@@ -241,7 +245,8 @@ impl Table {
                 self.users.remove_mut(name);
             }
             Command::PutRole(name, role) => {
-                self.roles.insert_mut(name.clone(), Arc::new(role.clone()));
+                let role = Indexed::from(role.clone());
+                self.roles.insert_mut(name.clone(), Arc::new(role));
             }
             Command::RemoveRole(name) => {
                 self.roles.remove_mut(name);

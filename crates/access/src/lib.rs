@@ -17,11 +17,13 @@
 //!   Where a denying rule speaks of some of its topics, those are not delivered. A shared subscription has members with different
 //!   rights, so there a denying rule that speaks of any of its topics refuses it.
 //!
-//! Nothing here does I/O, reads a clock, or draws random numbers.
+//! Nothing here does I/O or reads a clock, and no answer depends on a random number: one is drawn for the process, under which decisions are
+//! kept.
 #![forbid(unsafe_code)]
 
 mod command;
 mod credential;
+mod index;
 mod limits;
 mod names;
 mod pattern;

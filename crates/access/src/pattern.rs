@@ -67,7 +67,32 @@ pub struct TopicPattern {
     hash: bool,
 }
 
+/// Where a pattern goes from one level to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step<'a> {
+    /// It has no such level, but for `#`.
+    End,
+    /// This level and no other one.
+    Text(&'a str),
+    /// Any level, or one that depends on the client.
+    Wild,
+}
+
 impl TopicPattern {
+    /// What it has as a level, from 0.
+    pub(crate) fn step(&self, level: usize) -> Step<'_> {
+        match self.levels.get(level) {
+            None => Step::End,
+            Some(Level::Literal(text)) => Step::Text(text),
+            Some(Level::Any | Level::ClientId | Level::UserName) => Step::Wild,
+        }
+    }
+
+    /// Levels, without `#`.
+    pub(crate) const fn depth(&self) -> usize {
+        self.levels.len()
+    }
+
     /// Bytes that it has beside itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         let beyond = |level: &Level| match level {

@@ -1,5 +1,6 @@
 //! What a table takes of the memory of its process, and what it may take: its users and roles themselves, and each look at a password.
 
+use crate::index::{Indexed, RuleIndex};
 use crate::scram::ScramKeys;
 use crate::table::{Role, User};
 use crate::{Command, HashMemory, PasswordHash, Refusal, RoleName, Rule, Table, UserName};
@@ -62,8 +63,9 @@ fn of_user(name: &UserName, user: &User) -> u64 {
 }
 
 fn of_role(name: &RoleName, role: &Role) -> u64 {
-    let rules: usize = role.rules.iter().map(Rule::heap_bytes).sum();
-    let bytes = PLACE_BYTES + size_of::<Role>() + beyond(name.as_str().len());
+    let of_rule = |rule: &Rule| rule.heap_bytes() + RuleIndex::bytes_of(rule.topic.depth());
+    let rules: usize = role.rules.iter().map(of_rule).sum();
+    let bytes = PLACE_BYTES + size_of::<Indexed>() + beyond(name.as_str().len());
     (bytes + rules + size_of_val(&*role.rules)) as u64
 }
 
@@ -99,7 +101,9 @@ impl Table {
     }
 
     fn role_bytes(&self, name: &RoleName) -> u64 {
-        self.roles.get(name).map_or(0, |role| of_role(name, role))
+        self.roles
+            .get(name)
+            .map_or(0, |role| of_role(name, role.role()))
     }
 
     /// What it will take after a change.

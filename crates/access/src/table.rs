@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rpds::RedBlackTreeMapSync;
 use serde::{Deserialize, Serialize};
 
+use crate::index::Indexed;
 use crate::scram::ScramKeys;
 use crate::{DomainName, Limits, PasswordHash, RetainedLimits, RoleName, Room, Rule, UserName};
 
@@ -103,7 +104,7 @@ pub struct Table {
     #[serde(skip)]
     pub(crate) revision: u64,
     /// By name.
-    pub(crate) roles: RedBlackTreeMapSync<RoleName, Arc<Role>>,
+    pub(crate) roles: RedBlackTreeMapSync<RoleName, Arc<Indexed>>,
     /// By name.
     pub(crate) users: RedBlackTreeMapSync<UserName, Arc<User>>,
     /// Those that are not as they were made.
@@ -187,8 +188,8 @@ impl Table {
 
     /// A role.
     #[must_use]
-    pub fn role(&self, name: &str) -> Option<&Arc<Role>> {
-        self.roles.get(name)
+    pub fn role(&self, name: &str) -> Option<&Role> {
+        self.roles.get(name).map(|role| role.role())
     }
 
     /// All users by name.
@@ -198,7 +199,7 @@ impl Table {
 
     /// All roles by name.
     pub fn roles(&self) -> impl ExactSizeIterator<Item = (&RoleName, &Role)> {
-        self.roles.iter().map(|(name, role)| (name, &**role))
+        self.roles.iter().map(|(name, role)| (name, role.role()))
     }
 
     /// What a user may do with the admin interface: the most that one of its roles allows. Nothing if it is unknown or disabled.
@@ -211,7 +212,7 @@ impl Table {
             return Administration::None;
         }
         let roles = user.roles.iter().filter_map(|role| self.roles.get(role));
-        let mine = roles.map(|role| role.administration);
+        let mine = roles.map(|role| role.role().administration);
         mine.max().unwrap_or_default()
     }
 
@@ -239,7 +240,7 @@ impl Table {
         let own = user.map_or_else(Limits::default, |user| user.limits);
         let names = user.into_iter().flat_map(|user| &user.roles).chain(more);
         let roles = names.filter_map(|role| self.roles.get(role));
-        let of_roles = roles.fold(Limits::default(), |sum, role| sum.and(role.limits));
+        let of_roles = roles.fold(Limits::default(), |sum, role| sum.and(role.role().limits));
         own.or(of_roles).or(self.everybody())
     }
 

@@ -80,7 +80,7 @@ impl TableBytes {
                 let roles = table
                     .roles
                     .range::<RoleName, _>((behind.as_ref(), Bound::Unbounded));
-                let roles = roles.map(|(name, role)| (name, wire_role(name, role)));
+                let roles = roles.map(|(name, role)| (name, wire_role(name, role.role())));
                 let next = take(roles, about, &mut part.roles).map(Walk::Roles);
                 next.unwrap_or(Walk::Users(Bound::Unbounded))
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use prost::Message;
 
+use crate::index::Indexed;
 use crate::{
     Administration, Command, Domain, DomainName, Effect, Limits, RetainedLimits, Role, RoleName,
     Room, Rule, Scope, Table, User, UserName, UserState,
@@ -375,7 +376,7 @@ fn table_of(table: WireTable) -> Result<Table, WireError> {
         replaced_at: 0,
         revision: table.revision,
         roles: roles
-            .map(|it| it.map(|(name, role)| (name, Arc::new(role))))
+            .map(|it| it.map(|(name, role)| (name, Arc::new(Indexed::from(role)))))
             .collect::<Result<_, _>>()?,
         users: users
             .map(|it| it.map(|(name, user)| (name, Arc::new(user))))

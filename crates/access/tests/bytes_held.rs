@@ -2,7 +2,9 @@
 
 use std::alloc::System;
 
-use courser_access::{Command, PasswordHash, Role, RoleName, Table, User, UserName};
+use courser_access::{
+    Command, Identity, PasswordHash, Rights, Role, RoleName, Table, User, UserName,
+};
 use courser_memory::{Counting, thread_snapshot};
 
 #[global_allocator]
@@ -57,4 +59,50 @@ fn what_a_table_is_said_to_take_is_what_it_takes() {
             "{roles} roles: {said} {taken}"
         );
     }
+}
+
+/// With what finds its rules.
+#[test]
+fn what_a_role_of_many_rules_is_said_to_take_is_what_it_takes() {
+    let before = thread_snapshot();
+    let mut table = Table::default();
+    for number in 0..20 {
+        let rule = |rule: usize| format!("allow publish a/{number}/+/{rule}/x");
+        let mut role = Role::default();
+        role.rules.reserve_exact(1_000);
+        role.rules
+            .extend((0..1_000).map(|number| rule(number).parse().expect("a rule")));
+        table.apply(&Command::PutRole(role_name(number), role));
+    }
+    let taken = thread_snapshot().since(&before).live_bytes();
+    let said = table.bytes_held();
+    assert!(
+        taken <= said && said <= taken / 8 * 9,
+        "said {said}, taken {taken}"
+    );
+}
+
+/// Nobody counts it, so that it must be little for each of the clients that one account may have.
+#[test]
+fn i9_what_is_kept_of_decisions_takes_some_2_kib_a_client_and_is_given_back() {
+    let user = UserName::new("anna").expect("a name");
+    let mut table = Table::default();
+    table.apply(&Command::PutUser(user.clone(), User::default()));
+    let topics: Vec<String> = (0..1_000)
+        .map(|number| format!("{number}/{}", "x".repeat(250)))
+        .collect();
+    let mut rights = Rights::new(&table, Identity::new("c1", user));
+    // What the process has once.
+    let _ = rights.may_publish("a");
+    rights.forget_decisions();
+    let before = thread_snapshot();
+    let taken = || thread_snapshot().since(&before).live_bytes();
+    for topic in &topics {
+        let _ = rights.may_publish(topic);
+        let _ = rights.may_receive(topic);
+    }
+    let kept = taken();
+    assert!(kept <= 2_200, "{kept} bytes");
+    rights.forget_decisions();
+    assert_eq!(taken(), 0);
 }

@@ -93,8 +93,8 @@ pub use entry::{ENGINE_VERSION, EntryError, EntryView, FactView, later_version, 
 pub use list::{
     Deletion, RetainedPage, RetainedView, SessionView, SessionsEnded, SubscriptionView,
 };
-pub use outbox::START_MAX;
 pub use lost::{LostReference, LostStream, ReferenceSearch};
+pub use outbox::START_MAX;
 pub use partition::{Partition, Proposed};
 pub use planted::PlantedPartition;
 pub use room::Pace;

@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
+use super::decisions::KEPT_MAX;
 use super::*;
-use crate::{Command, Domain, DomainName, RetainedLimits, Scope, TopicPattern, User};
+use crate::{Command, Domain, DomainName, RetainedLimits, Role, Scope, TopicPattern, User};
 
 fn name(text: &str) -> UserName {
     UserName::new(text).unwrap()
@@ -303,12 +304,57 @@ fn a_user_goes_before_its_roles_and_they_before_the_domain() {
 fn what_is_kept_is_bounded() {
     let mut rights = rights(&table(&[("r", &["allow publish #"])]));
     for number in 0..10_000 {
-        assert!(rights.may_publish(&format!("t/{number}")).is_allowed());
-        assert!(rights.kept.len() <= CACHED_MAX);
+        let topic = format!("t/{number}");
+        assert!(rights.may_publish(&topic).is_allowed());
+        let hash = TopicHash::of(&topic);
+        let kept = rights.kept.get(hash, Deed::Publish);
+        assert_eq!(kept, Some(Verdict::Allowed), "{topic}");
+        assert_eq!(rights.kept.get(hash, Deed::Receive), None, "not asked for");
+        let expected = KEPT_MAX.min(number + 1);
+        let both = (rights.kept.len(), rights.kept.places());
+        assert_eq!(both, (expected, expected));
     }
-    let kept = rights.kept.len();
-    assert!(rights.may_publish(&"x".repeat(300)).is_allowed());
-    assert_eq!(rights.kept.len(), kept, "a long topic is not kept");
+    rights.forget_decisions();
+    assert_eq!((rights.kept.len(), rights.kept.places()), (0, 0));
+    assert!(rights.may_publish("t/9999").is_allowed());
+}
+
+/// Each topic that is new takes the place of one other topic, and not of all.
+#[test]
+fn some_more_topics_than_are_kept_are_mostly_found_when_they_come_in_turn() {
+    let mut rights = rights(&table(&[("r", &["allow publish #"])]));
+    let topics: Vec<String> = (0..70).map(|number| format!("t/{number}")).collect();
+    let mut found = 0;
+    for _ in 0..100 {
+        for topic in &topics {
+            let kept = rights.kept.get(TopicHash::of(topic), Deed::Publish);
+            found += usize::from(kept.is_some());
+            rights.may_publish(topic);
+        }
+    }
+    assert!(found > 100 * topics.len() / 2, "{found} of 7,000");
+}
+
+/// Texts that are nearly the same, one inside the other, or longer than topics mostly are.
+#[test]
+fn decisions_of_topics_that_look_alike_are_kept_apart() {
+    let rules: &[&str] = &["allow publish a/#", "deny publish a/b", "allow publish /"];
+    let mut rights = rights(&table(&[("r", rules)]));
+    let long = format!("a/{}", "x".repeat(60_000));
+    for (topic, expected) in [
+        ("a", Verdict::Allowed),
+        ("a/", Verdict::Allowed),
+        ("a/b", Verdict::Denied),
+        ("a/b/", Verdict::Allowed),
+        ("/", Verdict::Allowed),
+        ("//", Verdict::Denied),
+        (&long, Verdict::Allowed),
+        (&long[2..], Verdict::Denied),
+    ]
+    .repeat(2)
+    {
+        assert_eq!(rights.may_publish(topic), expected, "{topic:.9}");
+    }
 }
 
 fn some_rule() -> impl Strategy<Value = String> {
@@ -373,6 +419,104 @@ proptest! {
             // Who may subscribe to a topic by itself gets it; a wildcard is never needed for that.
             prop_assert_eq!(rights.may_subscribe(topic, Sharing::Own).is_allowed(), receive);
             prop_assert_eq!(rights.may_subscribe(topic, Sharing::Shared).is_allowed(), receive);
+        }
+    }
+}
+
+/// The first denying rule that speaks of it, else the first allowing one, found by a look at each rule of each role.
+fn one_rule_after_the_other(
+    rights: &Rights,
+    deed: Deed,
+    speaks: impl Fn(&Rule) -> bool,
+) -> Decision {
+    let mut allowing = None;
+    for (name, role) in rights.roles.iter().flatten() {
+        for (rule, number) in role.role().rules.iter().zip(1..) {
+            if !rule.action.is_about(deed) || !speaks(rule) {
+                continue;
+            }
+            let found = Decision::ByRule {
+                role: name.clone(),
+                number,
+                rule: rule.clone(),
+            };
+            match rule.effect {
+                Effect::Deny => return found,
+                Effect::Allow => allowing = allowing.or(Some(found)),
+            }
+        }
+    }
+    allowing.unwrap_or(Decision::NoRule)
+}
+
+/// Of few words, so that many rules begin alike.
+fn deep(words: &'static [&'static str], levels: usize) -> impl Strategy<Value = String> {
+    let front = proptest::collection::vec(proptest::sample::select(words), 0..=levels);
+    (front, any::<bool>())
+        .prop_map(|(mut levels, hash)| {
+            if hash || levels.is_empty() {
+                levels.push("#");
+            }
+            levels.join("/")
+        })
+        .prop_filter("an empty one is none", |text| !text.is_empty())
+}
+
+fn many_rules() -> impl Strategy<Value = Vec<String>> {
+    const WORDS: &[&str] = &[
+        "a", "a", "b", "b", "", "c1", "anna", "$SYS", "%c", "%u", "+", "+",
+    ];
+    let rule = (
+        proptest::bool::weighted(0.3),
+        proptest::sample::select(&["publish", "subscribe", "all"][..]),
+        deep(WORDS, 4),
+    );
+    let text = |(denies, action, topic): (bool, &str, String)| {
+        let effect = if denies { "deny" } else { "allow" };
+        format!("{effect} {action} {topic}")
+    };
+    proptest::collection::vec(rule.prop_map(text), 0..80)
+}
+
+const OF_FILTERS: &[&str] = &["a", "a", "b", "b", "", "c1", "anna", "$SYS", "+", "x"];
+const OF_TOPICS: &[&str] = &["a", "a", "b", "b", "", "c1", "anna", "$SYS", "x"];
+
+proptest! {
+    /// Which rule it is, too: `acl test` names it.
+    #[test]
+    fn i11_the_rule_that_decides_is_found_as_if_each_was_looked_at(
+        first in many_rules(),
+        second in many_rules(),
+        client_id in proptest::sample::select(&["c1", "c1", "anna", "", "a/b", "+", "$SYS"][..]),
+        topics in proptest::collection::vec(
+            proptest::collection::vec(proptest::sample::select(OF_TOPICS), 1..6), 30),
+        filters in proptest::collection::vec(deep(OF_FILTERS, 4), 30),
+    ) {
+        let [one, two] = [&first, &second].map(|rules| rules.iter().map(|rule| &**rule).collect::<Vec<_>>());
+        let rights = Rights::new(&table(&[("one", &one), ("two", &two)]), Identity::new(client_id, name("anna")));
+        let who = &rights.who;
+        for (_, role) in rights.roles.iter().flatten() {
+            for effect in [Effect::Deny, Effect::Allow] {
+                role.index(effect).check(&role.role().rules, effect);
+            }
+        }
+        for topic in topics.iter().map(|levels| levels.join("/")) {
+            for (deed, found) in [
+                (Deed::Publish, rights.explain_publish(&topic)),
+                (Deed::Receive, rights.explain_receive(&topic)),
+            ] {
+                let expected = one_rule_after_the_other(&rights, deed, |rule| rule.topic.matches(&topic, who));
+                prop_assert_eq!(found, expected, "{:?} {:?}", deed, topic);
+            }
+        }
+        for filter in &filters {
+            for sharing in [Sharing::Own, Sharing::Shared] {
+                let expected = one_rule_after_the_other(&rights, Deed::Receive, |rule| match (rule.effect, sharing) {
+                    (Effect::Deny, Sharing::Shared) => rule.topic.overlaps(filter, who),
+                    _ => rule.topic.covers(filter, who),
+                });
+                prop_assert_eq!(rights.explain_subscribe(filter, sharing), expected, "{:?} {:?}", filter, sharing);
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use courser_contract::{Permission, author_parts};
 use super::Access;
 use super::owner::Owner;
 
-/// Authors whose rights a shard keeps. With the topics of each it costs at most 1 MiB.
+/// Authors whose rights a shard keeps. With the topics of each it costs at most some 200 KiB.
 const AUTHORS_MAX: usize = 64;
 
 /// Rights of authors by one table.

@@ -314,11 +314,7 @@ mod tests {
         let (made, again) = first_administrator(root).unwrap();
         write_bootstrap(folder.path(), &made).unwrap();
         let after = taken(folder.path(), before);
-        assert_eq!(
-            **after.role("admin").unwrap(),
-            role,
-            "a role stays as it is"
-        );
+        assert_eq!(*after.role("admin").unwrap(), role, "a role stays as it is");
         let user = after.user("root").unwrap();
         assert_eq!(user.state, UserState::Enabled);
         assert_eq!(user.limits, limits);

@@ -209,6 +209,13 @@ impl Gate {
         Some(Arc::clone(author))
     }
 
+    /// Gives back the memory of what was decided, which is decided again when it is asked for.
+    pub(crate) fn forget_decisions(&mut self) {
+        if let Self::Client(client) = self {
+            client.rights.forget_decisions();
+        }
+    }
+
     /// Notes the will that a CONNECT came with.
     pub(crate) fn note_will(&mut self, topic: &str) {
         if let Self::Client(client) = self {

@@ -18,8 +18,8 @@ use crate::memory::{Kept, Level, MemoryBudget, Rooms};
 const LOOK_MS: u64 = 10;
 /// How often it looks at least while memory is not free.
 const LOOK_AGAIN_MS: u64 = 50;
-/// Connections that one look goes through for those to close.
-const SHED_MAX: Place = 2_048;
+/// Connections that one look goes through.
+const ROUND_MAX: Place = 2_048;
 /// Bytes from which on what a client does not read, or has sent of a packet that does not end, is much.
 const MUCH_BYTES: usize = 16 * 1024;
 /// The same of a packet that does not go on, in which there was no progress for [`STUCK_MS`]: thousands of them hold as much as a few large ones, and
@@ -118,7 +118,9 @@ impl Shard {
         }
         if self.hub.memory >= Level::Full {
             self.hub.watch.history.forget_refused();
-            self.shed();
+        }
+        if self.hub.memory >= Level::Tight {
+            self.go_round();
         }
         let calm = self.hub.memory == Level::Free && rooms == Rooms::default();
         if !calm && !self.memory.armed {
@@ -141,9 +143,11 @@ impl Shard {
         self.partitions.set_memory_room(self.memory.room, &limits);
     }
 
-    /// Closes connections that hold much memory and do not go on, a bounded number of them a look.
-    fn shed(&mut self) {
-        for _ in 0..self.fronts.places().min(SHED_MAX) {
+    /// Has connections give back what can be made again, and closes those that hold much memory and do not go on where it is nearly used up:
+    /// a bounded number of them a look.
+    fn go_round(&mut self) {
+        let closes = self.hub.memory >= Level::Full;
+        for _ in 0..self.fronts.places().min(ROUND_MAX) {
             let slot = self.memory.cursor;
             self.memory.cursor = match slot + 1 < self.fronts.places() {
                 true => slot + 1,
@@ -155,7 +159,13 @@ impl Shard {
             let Access::Here(connection) = self.fronts.get(id) else {
                 continue;
             };
-            match burden(connection, self.hub.now.tick) {
+            connection.gate.forget_decisions();
+            let burden = if closes {
+                burden(connection, self.hub.now.tick)
+            } else {
+                Burden::Nothing
+            };
+            match burden {
                 Burden::Nothing => {}
                 Burden::Stalled => self.drop_stalled(id),
                 Burden::Unfinished => {

@@ -1,7 +1,5 @@
 //! Roles, their rules, and what they decide.
 
-use std::sync::Arc;
-
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::{Extension, Json};
@@ -31,7 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(test))
 }
 
-fn find<'a>(table: &'a Table, name: &RoleName) -> Result<&'a Arc<Role>, ApiError> {
+fn find<'a>(table: &'a Table, name: &RoleName) -> Result<&'a Role, ApiError> {
     let unknown = || ApiError::new(Code::NoRole, format!("there is no role {name}"));
     table.role(name.as_str()).ok_or_else(unknown)
 }
@@ -106,7 +104,7 @@ async fn set(
         let before = find(table, &name)?;
         let after = changed(before, &name, &asked)?;
         let [was, is] = [before, &after].map(|role| convert::role(&name, role));
-        let command = (after != **before).then(|| Command::PutRole(name.clone(), after));
+        let command = (after != *before).then(|| Command::PutRole(name.clone(), after));
         Ok((command, convert::changed(how, &name, (was, is))))
     })
     .await?;
