@@ -318,7 +318,7 @@ impl Partition {
         let Some(below) = self.stays_below(stream) else {
             return false;
         };
-        if queued + bytes <= most.bytes + freed {
+        if (queued + bytes).saturating_sub(freed) <= most.bytes {
             return false;
         }
         let mut passed = self.passed(stream);
