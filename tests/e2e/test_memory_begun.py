@@ -10,7 +10,7 @@ from test_memory import MIB, QUOTA, Client, Server, subscribed
 pytestmark = pytest.mark.courser
 
 # Below what is closed at once, and together more than there is.
-BEGUN, LASTS, MANY = 12_000, 30, 3_000
+BEGUN, LASTS, MANY = 12_000, 60, 3_000
 
 
 def test_small_packets_that_do_not_end_shut_nobody_out(tmp_path):

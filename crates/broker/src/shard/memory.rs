@@ -26,7 +26,7 @@ const MUCH_BYTES: usize = 16 * 1024;
 /// nobody who sends is as slow.
 const SOME_BYTES: usize = 1024;
 /// See [`SOME_BYTES`], in milliseconds.
-const STUCK_MS: u64 = 5_000;
+const STUCK_MS: u64 = 30_000;
 
 /// What a shard knows of the memory of its process.
 pub(crate) struct MemoryWatch {

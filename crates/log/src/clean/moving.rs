@@ -101,6 +101,10 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
                 (gathering.is_begun, gathering.is_later) = (is_begun, is_begun);
                 let chosen = self.plan.front().filter(|_| !is_begun);
                 gathering.weighed = chosen.and_then(|it| it.live);
+                // Most of these are full: nothing of one is held in memory before that is known.
+                if chosen.is_some_and(|it| it.is_sample && it.live.is_none()) {
+                    gathering.weigh();
+                }
                 self.state = State::Gathering(Box::new(gathering));
                 Step::Again
             }

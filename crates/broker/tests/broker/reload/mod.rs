@@ -60,11 +60,12 @@ fn every_setting_that_needs_no_restart_really_changes() {
 }
 
 /// Settings whose effect no client sees: the log's are those of the process (`crates/courser/tests/reload`), a backup takes its
-/// pace when it begins, how many connections a user has only who logs in sees (`tests/owners.rs`), the scrub asks for its period again and again, and an address is told to operators (`tests/listeners.rs`). Messages
+/// pace when it begins, how many connections a user has only who logs in sees (`owners.rs`), and how many sessions (`kept_sessions.rs`), the scrub asks for its period again and again, and an address is told to operators (`tests/listeners.rs`). Messages
 /// become too old in `crates/broker/tests/broker/aging.rs`, leave memory in `cold.rs` there, and who fails to log in waits in `login_failures.rs`.
-const SEEN_ELSEWHERE: [&str; 13] = [
+const SEEN_ELSEWHERE: [&str; 14] = [
     "backup.bytes_per_second",
     "limits.connections",
+    "limits.sessions",
     "log.format",
     "log.level",
     "login_failures.address_max",
