@@ -117,7 +117,7 @@ impl Making<'_> {
                 manifest.files.push(line);
             }
         }
-        let damaged = self.progress.damaged();
+        let damaged = self.progress.state().damaged;
         if !damaged.is_empty() {
             self.store.note_damaged(number, &damaged)?;
         }

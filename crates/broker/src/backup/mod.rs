@@ -278,12 +278,9 @@ impl Progress {
         self.change(|state| state.warnings.push(what));
     }
 
-    fn damaged(&self) -> Vec<String> {
+    fn state(&self) -> BackupState {
         let state = self.state.lock();
-        state
-            .unwrap_or_else(PoisonError::into_inner)
-            .damaged
-            .clone()
+        state.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn pace(&self) -> u64 {
@@ -405,8 +402,7 @@ impl Backups {
 
     /// How far the last one is.
     pub(crate) fn state(&self) -> BackupState {
-        let state = self.progress.state.lock();
-        state.unwrap_or_else(PoisonError::into_inner).clone()
+        self.progress.state()
     }
 
     /// Stops the one that is being made, which then was not finished. True if there is one.
