@@ -65,6 +65,16 @@ impl Raw {
             Self::Other(kind) => (*kind).to_owned(),
         }
     }
+
+    /// The text that it must be.
+    pub(crate) fn text(&self) -> Result<&str, Mismatch> {
+        match self {
+            Self::Text(text) => Ok(text),
+            Self::Bool(_) | Self::Integer(_) | Self::Beyond(_) | Self::List(_) | Self::Other(_) => {
+                Err(Mismatch::Kind)
+            }
+        }
+    }
 }
 
 /// Why a raw value is not a value of its kind.
@@ -288,32 +298,28 @@ fn read_list<T>(
         }
     };
     let item = |(at, item): (usize, &Raw)| {
-        let taken = match item {
-            Raw::Text(text) => read(text),
-            Raw::Bool(_) | Raw::Integer(_) | Raw::Beyond(_) | Raw::List(_) | Raw::Other(_) => {
-                Err(Mismatch::Kind)
-            }
-        };
-        taken.map_err(|mismatch| match (raw, mismatch) {
-            (Raw::Text(_), mismatch) if items.len() == 1 => mismatch,
-            (_, mismatch) => {
-                let (expects, found) = match mismatch {
-                    Mismatch::Text(expects) => (expects, item.show()),
-                    Mismatch::Near { expects, meant } => (
+        item.text()
+            .and_then(&read)
+            .map_err(|mismatch| match (raw, mismatch) {
+                (Raw::Text(_), mismatch) if items.len() == 1 => mismatch,
+                (_, mismatch) => {
+                    let (expects, found) = match mismatch {
+                        Mismatch::Text(expects) => (expects, item.show()),
+                        Mismatch::Near { expects, meant } => (
+                            expects,
+                            format!("{}; {}", item.show(), did_you_mean(&meant)),
+                        ),
+                        Mismatch::Kind | Mismatch::Range | Mismatch::Item { .. } => {
+                            (expects, item.show())
+                        }
+                    };
+                    Mismatch::Item {
+                        position: at + 1,
                         expects,
-                        format!("{}; {}", item.show(), did_you_mean(&meant)),
-                    ),
-                    Mismatch::Kind | Mismatch::Range | Mismatch::Item { .. } => {
-                        (expects, item.show())
+                        found,
                     }
-                };
-                Mismatch::Item {
-                    position: at + 1,
-                    expects,
-                    found,
                 }
-            }
-        })
+            })
     };
     items.iter().enumerate().map(item).collect()
 }
@@ -444,12 +450,7 @@ impl Value for Duration {
     const EXPECTS: &'static str = "a duration such as \"30s\", \"250ms\" or \"1h30m\"";
 
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
-        match raw {
-            Raw::Text(text) => span::parse(text),
-            Raw::Bool(_) | Raw::Integer(_) | Raw::Beyond(_) | Raw::List(_) | Raw::Other(_) => {
-                Err(Mismatch::Kind)
-            }
-        }
+        raw.text().and_then(span::parse)
     }
 
     fn show(&self) -> String {
@@ -467,15 +468,9 @@ impl Value for PathBuf {
     const IS_PATH: bool = true;
 
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
-        match raw {
-            Raw::Text(text) if !text.is_empty() && !text.contains('\0') => Ok(Self::from(text)),
-            Raw::Text(_)
-            | Raw::Bool(_)
-            | Raw::Integer(_)
-            | Raw::Beyond(_)
-            | Raw::List(_)
-            | Raw::Other(_) => Err(Mismatch::Kind),
-        }
+        let text = raw.text()?;
+        let good = !text.is_empty() && !text.contains('\0');
+        good.then(|| Self::from(text)).ok_or(Mismatch::Kind)
     }
 
     fn show(&self) -> String {
@@ -499,12 +494,7 @@ impl Value for String {
     const EXPECTS: &'static str = "a text of at most 1,024 bytes without control characters";
 
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
-        match raw {
-            Raw::Text(text) => text_within(text).ok_or(Mismatch::Kind),
-            Raw::Bool(_) | Raw::Integer(_) | Raw::Beyond(_) | Raw::List(_) | Raw::Other(_) => {
-                Err(Mismatch::Kind)
-            }
-        }
+        text_within(raw.text()?).ok_or(Mismatch::Kind)
     }
 
     fn show(&self) -> String {

@@ -34,15 +34,10 @@ impl Value for TopicFilter {
     const EXPECTS: &'static str = "a topic filter such as \"a/+/b\" or \"a/#\"";
 
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
-        match raw {
-            Raw::Text(text) if is_filter(text) => Ok(Self(text.as_str().into())),
-            Raw::Text(_)
-            | Raw::Bool(_)
-            | Raw::Integer(_)
-            | Raw::Beyond(_)
-            | Raw::List(_)
-            | Raw::Other(_) => Err(Mismatch::Kind),
-        }
+        let text = raw.text()?;
+        is_filter(text)
+            .then(|| Self(text.into()))
+            .ok_or(Mismatch::Kind)
     }
 
     fn show(&self) -> String {
