@@ -35,10 +35,10 @@ pub use ids::{
 };
 pub use message::{
     Append, AppendKey, Attach, AttachStage, Attached, CloseReason, ConnectRefusal, DeliverFlags,
-    DeliverTo, Delivery, GroupName, GroupRef, GroupRoom, HomeRef, Inheritance, Join, JoinResult,
-    LeaveCause, MemberConnection, OutcomeKind, PassedOn, PublishedQos2, PubrecCan, Refusal,
-    RequestPart, RetainedFound, RetainedScan, ScanRef, SessionLimits, Settled, Source, Tell,
-    ToFront, ToHome, ToPartition, Uptake, VolatilePart,
+    DeliverTo, Delivery, GroupName, GroupRef, GroupRoom, HeldClaim, HomeRef, Inheritance, Join,
+    JoinResult, LeaveCause, MemberConnection, OutcomeKind, PassedOn, PublishedQos2, PubrecCan,
+    Refusal, RequestPart, RetainedFound, RetainedScan, ScanRef, SessionLimits, Settled, Source,
+    Tell, ToFront, ToHome, ToPartition, Uptake, VolatilePart,
 };
 pub use needs::{Need, Needs, NeedsScan};
 pub use owner::{

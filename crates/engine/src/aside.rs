@@ -142,6 +142,7 @@ impl Partition {
             }
             // A member is one until its group has heard otherwise, and the group cannot hear now.
             ToPartition::Leave { .. }
+            | ToPartition::Unclaim { .. }
             | ToPartition::Forwarded { .. }
             | ToPartition::Slow { .. }
             | ToPartition::RetainedFound(_)

@@ -15,7 +15,7 @@ use crate::{
     lead::{Lead, Role},
     lost::Search,
     recall::Recalls,
-    session::{FORWARD_AGAIN_MS, Request, Wanted},
+    session::{FORWARD_AGAIN_MS, LastWords, Request, Wanted},
     share::Leaver,
     state::{NoSink, State},
 };
@@ -192,7 +192,10 @@ impl Partition {
     pub fn handle_home(&mut self, now: Now, message: ToHome, fx: &mut impl PartitionEffects) {
         self.lead.now = now;
         // Claims of sessions elsewhere outlive a change of leader, and a connection hears that it is refused.
-        let always = matches!(message, ToHome::Attach(_) | ToHome::Unclaim { .. });
+        let always = matches!(
+            message,
+            ToHome::Attach(_) | ToHome::Unclaim { .. } | ToHome::Detach { .. }
+        );
         if !always && !self.lead.decides() {
             return;
         }
@@ -223,7 +226,20 @@ impl Partition {
                 cause,
                 expiry_seconds,
                 open,
-            } => self.detach(session, epoch, cause, expiry_seconds, open, fx),
+                claim,
+            } => {
+                let words = LastWords {
+                    cause,
+                    expiry_seconds,
+                    open,
+                    claim,
+                };
+                if self.lead.decides() {
+                    self.detach(session, epoch, words, fx);
+                } else {
+                    self.unclaim_elsewhere(epoch, words, fx);
+                }
+            }
             ToHome::Subscribe {
                 session,
                 epoch,
@@ -290,7 +306,9 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) {
         self.lead.now = now;
-        if self.lead.decides() {
+        // As what fronts say of claims.
+        let always = matches!(message, ToPartition::Unclaim { .. });
+        if always || self.lead.decides() {
             return self.take_message(from, message, fx);
         }
         if self.is_aside() {
@@ -339,6 +357,11 @@ impl Partition {
                     self.tell_slow(from, session, fx);
                 }
             }
+            ToPartition::Unclaim {
+                client_id,
+                epoch,
+                open,
+            } => self.unclaim(client_id, epoch, open, fx),
             ToPartition::Slow { session } => self.slow_down(session, fx),
             ToPartition::Leads { term, tell } => self.leads(from, term, tell, fx),
             ToPartition::Forwarded { seq, result } => self.forward_answered(from, seq, result, fx),

@@ -10,7 +10,7 @@ use crate::{
     entry::Rare,
     ids::Numbers,
     lead::{After, Began, Due, Fenced, Holder, Indexed, Lead, Role},
-    session::SessionLead,
+    session::{LastWords, SessionLead},
     state::{GroupLead, IndexChanged},
 };
 
@@ -131,7 +131,7 @@ impl Partition {
             if session.attached {
                 let epoch = session.epoch;
                 let uid = SessionUid(number);
-                self.detach(uid, epoch, DetachCause::Lost, None, Vec::new(), fx);
+                self.detach(uid, epoch, LastWords::new(DetachCause::Lost), fx);
             }
         }
     }

@@ -28,6 +28,7 @@ fn asked(message: &ToPartition) -> Option<Name> {
         } => Some(Name::Request(*member, *request)),
         ToPartition::Append { .. }
         | ToPartition::Leads { .. }
+        | ToPartition::Unclaim { .. }
         | ToPartition::Forwarded { .. }
         | ToPartition::Slow { .. }
         | ToPartition::RetainedFound(_)
@@ -76,6 +77,7 @@ impl Parcels {
                 member, request, ..
             } => Name::Request(*member, *request),
             ToPartition::Leads { .. }
+            | ToPartition::Unclaim { .. }
             | ToPartition::Forwarded { .. }
             | ToPartition::Slow { .. }
             | ToPartition::Append { .. }

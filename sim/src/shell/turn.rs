@@ -29,6 +29,7 @@ fn forward_line(from: PartitionId, to: PartitionId, message: &ToPartition) -> Op
         ToPartition::Forwarded { seq, result } => format!("answer {seq:?} {result:?}"),
         ToPartition::Join(join) => format!("join {:?} {:?}", join.member, join.front),
         ToPartition::Leads { .. }
+        | ToPartition::Unclaim { .. }
         | ToPartition::Joined { .. }
         | ToPartition::Leave { .. }
         | ToPartition::Left { .. }

@@ -12,7 +12,8 @@ pub use to_front::{
     Attached, CloseReason, ConnectRefusal, DeliverFlags, DeliverTo, Delivery, Source, ToFront,
 };
 pub use to_home::{
-    Attach, AttachStage, GroupRoom, OutcomeKind, RequestPart, SessionLimits, ToHome, Uptake,
+    Attach, AttachStage, GroupRoom, HeldClaim, OutcomeKind, RequestPart, SessionLimits, ToHome,
+    Uptake,
 };
 pub use to_partition::{
     GroupName, Inheritance, Join, JoinResult, LeaveCause, MemberConnection, PassedOn,

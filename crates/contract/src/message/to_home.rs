@@ -36,7 +36,7 @@ pub enum ToHome {
     /// Take the client id and attach to its session; answered by [`ToFront::Attached`], [`ToFront::Claimed`] or
     /// [`ToFront::ConnectRefused`].
     Attach(Box<Attach>),
-    /// Lets go of a claimed client id whose session was volatile; to the partition that gave [`ToFront::Claimed`].
+    /// Lets go of a claimed client id for which no session was opened; to the partition that gave [`ToFront::Claimed`].
     Unclaim {
         /// Client id.
         client_id: CompactString,
@@ -179,7 +179,18 @@ pub enum ToHome {
         expiry_seconds: Option<u32>,
         /// Partitions with appends of this front that have not settled (M25).
         open: Vec<PartitionId>,
+        /// What the home lets go of with the session, which is volatile.
+        claim: Option<Box<HeldClaim>>,
     },
+}
+
+/// A client id that a partition has given to a session elsewhere, with [`ToFront::Claimed`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldClaim {
+    /// Who gave it.
+    pub partition: PartitionId,
+    /// Client id.
+    pub client_id: CompactString,
 }
 
 /// Request of a connection for the session of its client id.

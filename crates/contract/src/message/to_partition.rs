@@ -1,15 +1,26 @@
 //! What partitions tell each other: forwards, retained messages, shared groups.
 
+use compact_str::CompactString;
+
 #[cfg(doc)]
 use crate::{Append, ToHome};
 use crate::{
-    AppendKey, Cut, FrontId, GroupRef, HomeRef, PartitionId, Record, Refusal, Seq, SessionUid,
-    Settled, SharedStrategy, SubscriptionOptions, Term, Uptake, WallMs,
+    AppendKey, Cut, Epoch, FrontId, GroupRef, HomeRef, PartitionId, Record, Refusal, Seq,
+    SessionUid, Settled, SharedStrategy, SubscriptionOptions, Term, Uptake, WallMs,
 };
 
 /// Between partitions.
 #[derive(Clone, Debug)]
 pub enum ToPartition {
+    /// Lets go of a claimed client id whose session was volatile and has ended: all that it left behind is on its way.
+    Unclaim {
+        /// Client id.
+        client_id: CompactString,
+        /// Epoch of the claim.
+        epoch: Epoch,
+        /// Partitions with appends of its front that have not settled, and the sender where a will has left it (M25).
+        open: Vec<PartitionId>,
+    },
     /// The sender leads, in this term: what it has not answered is forwarded to it again, in order, before anything new (M14).
     /// What came before was lost.
     Leads {

@@ -269,6 +269,7 @@ impl Bench {
             cause: DetachCause::Lost,
             expiry_seconds: None,
             open: Vec::new(),
+            claim: None,
         });
     }
 

@@ -10,7 +10,7 @@ use courser_contract::{
     are_different_accounts, author_of, author_parts, owner_name,
 };
 
-use super::{Going, Live, WillGoes, group_name};
+use super::{Going, LastWords, Live, WillGoes, group_name};
 use crate::{
     DiskRoom, Partition, PlantedPartition, SessionRoom,
     entry::{AttachFact, Rare},
@@ -126,7 +126,7 @@ impl Partition {
             Some(Holder::Home(_, uid)) => {
                 let session = self.state.sessions.get(uid.0);
                 let epoch = session.expect("its front has it").epoch;
-                self.detach(uid, epoch, DetachCause::TakenOver, None, Vec::new(), fx);
+                self.detach(uid, epoch, LastWords::new(DetachCause::TakenOver), fx);
             }
             Some(Holder::Clean(_, epoch)) => self.unclaim(client_id, epoch, Vec::new(), fx),
             Some(Holder::Coming(_) | Holder::Leaving | Holder::Left) | None => {}

@@ -2,8 +2,8 @@
 
 use compact_str::CompactString;
 use courser_contract::{
-    AppendKey, Cut, Cuts, DetachCause, Dropped, Epoch, PartitionEffects, PartitionId, QoS, Record,
-    RecordView, SessionUid, ToPartition, WallMs, Will, WillPermission, author_of,
+    AppendKey, Cut, Cuts, DetachCause, Dropped, Epoch, HeldClaim, PartitionEffects, PartitionId,
+    QoS, Record, RecordView, SessionUid, ToPartition, WallMs, Will, WillPermission, author_of,
 };
 use smallvec::SmallVec;
 
@@ -14,6 +14,31 @@ use crate::{
     lead::{After, Due, Holder, Lead},
     planted::PlantedPartition,
 };
+
+/// What a front says as the last of its session.
+#[derive(Clone, Debug)]
+pub(crate) struct LastWords {
+    /// Why it goes.
+    pub(crate) cause: DetachCause,
+    /// A new session expiry interval, in seconds.
+    pub(crate) expiry_seconds: Option<u32>,
+    /// Partitions with appends of it that have not settled.
+    pub(crate) open: Vec<PartitionId>,
+    /// What the session held elsewhere.
+    pub(crate) claim: Option<Box<HeldClaim>>,
+}
+
+impl LastWords {
+    /// Of a front that has nothing else to say.
+    pub(crate) const fn new(cause: DetachCause) -> Self {
+        Self {
+            cause,
+            expiry_seconds: None,
+            open: Vec::new(),
+            claim: None,
+        }
+    }
+}
 
 /// What becomes of the will of a session that loses its connection.
 enum WillFate {
@@ -40,22 +65,26 @@ impl Partition {
         &mut self,
         uid: SessionUid,
         epoch: Epoch,
-        cause: DetachCause,
-        expiry_seconds: Option<u32>,
-        open: Vec<PartitionId>,
+        words: LastWords,
         fx: &mut impl PartitionEffects,
     ) {
-        let Some(session) = self.state.sessions.get(uid.0) else {
-            return;
+        let session = self.state.sessions.get(uid.0).filter(|session| {
+            session.epoch == epoch && session.attached && session.lead.going == Going::Nowhere
+        });
+        let Some(session) = session else {
+            return self.unclaim_elsewhere(epoch, words, fx);
         };
-        let going = session.lead.going != Going::Nowhere;
-        if session.epoch != epoch || !session.attached || going {
-            return;
-        }
+        let LastWords {
+            cause,
+            expiry_seconds,
+            mut open,
+            claim,
+        } = words;
         let client_id = session.client_id.clone();
         let owner = session.owner.as_deref().cloned();
         let expiry = expiry_seconds.unwrap_or(session.expiry_seconds);
         let expiry = expiry.min(self.config.limits.session_expiry_seconds_max);
+        let leaves_will = cause != DetachCause::Disconnect && self.will(uid).is_some();
         self.stop_live(uid, fx);
         if expiry == 0 {
             if cause == DetachCause::Disconnect {
@@ -71,11 +100,33 @@ impl Partition {
             // Also when a new leader detaches what it found attached: a connection that comes meanwhile waits (M25).
             self.hold(&client_id, Holder::Leaving, owner.as_ref().map(|it| &*it.0));
         }
+        if let Some(claim) = claim {
+            // Behind its will, which goes straight: the one that gave the claim waits until that has come to where it goes.
+            open.extend(leaves_will.then_some(self.config.id));
+            let (to, unclaim) = unclaim(*claim, epoch, std::mem::take(&mut open));
+            self.lead.after(After::Send(to, Box::new(unclaim)));
+        }
         self.lead.after(After::Detached {
             client_id,
             session: uid,
             open,
         });
+    }
+
+    /// A front lets go of a session that is not here, or not any more: what it holds elsewhere nobody else gives back.
+    pub(crate) fn unclaim_elsewhere(
+        &self,
+        epoch: Epoch,
+        words: LastWords,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let LastWords { open, claim, .. } = words;
+        if let Some(claim) = claim {
+            // A will may have gone with the session.
+            let open = open.into_iter().chain([self.config.id]).collect();
+            let (to, unclaim) = unclaim(*claim, epoch, open);
+            fx.send_partition(to, unclaim);
+        }
     }
 
     fn write_detach(
@@ -439,6 +490,19 @@ impl Partition {
             self.let_go(client_id, open, fx);
         }
     }
+}
+
+fn unclaim(claim: HeldClaim, epoch: Epoch, open: Vec<PartitionId>) -> (PartitionId, ToPartition) {
+    let HeldClaim {
+        partition,
+        client_id,
+    } = claim;
+    let message = ToPartition::Unclaim {
+        client_id,
+        epoch,
+        open,
+    };
+    (partition, message)
 }
 
 /// Who waits for the end of what goes to other partitions.

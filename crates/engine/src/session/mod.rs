@@ -18,7 +18,7 @@ use courser_contract::{
 };
 
 pub(crate) use self::{
-    detach::{Plan, WillGoes},
+    detach::{LastWords, Plan, WillGoes},
     forwards::FORWARD_AGAIN_MS,
     requests::{Held, Name, OpenRequests, Request, Wanted},
     subscriptions::{Sizes, Subscriptions},

@@ -1,6 +1,6 @@
 //! Rules of wills.
 
-use courser_contract::{DetachCause, Dropped, PubrecCan, QoS};
+use courser_contract::{DetachCause, Dropped, PubrecCan, QoS, ToHome};
 use courser_engine::{Deletion, Limits, Overflow};
 
 use crate::people::{clean, durable, retain2_as, will};
@@ -233,14 +233,22 @@ fn comes_behind_its_will(delay: u32, passes: impl Fn(&mut World), options: Optio
     world.commits = Commits::Held;
     passes(&mut world);
     world.connect(a, options);
-    for _ in 0..3 {
+    waits_for_its_will(&mut world, a);
+}
+
+/// It has a connection once the will of its last one is where it is kept.
+fn waits_for_its_will(world: &mut World, client: usize) {
+    for _ in 0..6 {
         while world.commit_one(DURABLE) {}
         world.turn();
     }
-    assert!(world.clients[a].home.is_none(), "the will has not settled");
+    assert!(
+        world.clients[client].home.is_none(),
+        "the will has not settled"
+    );
     assert_eq!(world.nodes[&OTHER].proposed.len(), 1, "it has gone");
     world.settle();
-    assert!(world.clients[a].home.is_some());
+    assert!(world.clients[client].home.is_some());
     assert_eq!(world.nodes[&OTHER].partition.counts().retained_messages, 1);
     assert_eq!(world.nodes[&DURABLE].partition.counts().claims, 1);
 }
@@ -269,6 +277,51 @@ fn m25_a_connection_comes_behind_a_will_that_goes_because_of_it() {
         world.now.wall.0 += 6_000;
     };
     comes_behind_its_will(5, late, Options::durable());
+}
+
+#[test]
+fn m25_a_connection_comes_behind_the_will_of_a_session_without_a_lifetime() {
+    let mut world = World::new();
+    let a = world.client("a");
+    let left = Options {
+        expiry_seconds: 0,
+        ..retained_will()
+    };
+    world.attach(a, left.clone());
+    let leaves = |world: &mut World, cause| {
+        world.commits = Commits::Held;
+        for (partition, message) in world.clients[a].detach(cause) {
+            world.send_home(partition, message);
+        }
+    };
+    leaves(&mut world, DetachCause::Lost);
+    world.connect(a, left.clone());
+    waits_for_its_will(&mut world, a);
+
+    // Without a will to publish it waits for nothing.
+    leaves(&mut world, DetachCause::Disconnect);
+    world.connect(a, left);
+    for _ in 0..6 {
+        while world.commit_one(DURABLE) {}
+        world.turn();
+    }
+    assert!(world.clients[a].home.is_some());
+}
+
+#[test]
+fn m25_a_claim_is_given_back_though_its_session_is_gone() {
+    let mut world = World::new();
+    let a = world.client("a");
+    world.attach(a, Options::clean());
+    for (partition, mut message) in world.clients[a].detach(DetachCause::Lost) {
+        let ToHome::Detach { session, .. } = &mut message else {
+            panic!("only its home hears of it");
+        };
+        session.0 += 1_000;
+        world.send_home(partition, message);
+    }
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().claims, 0);
 }
 
 #[test]

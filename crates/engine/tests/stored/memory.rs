@@ -303,6 +303,7 @@ impl Weighed {
                 cause: DetachCause::Lost,
                 expiry_seconds: None,
                 open: Vec::new(),
+                claim: None,
             });
         }
     }

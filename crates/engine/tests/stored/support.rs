@@ -225,6 +225,7 @@ impl Setup {
                 cause: DetachCause::Lost,
                 expiry_seconds: None,
                 open: Vec::new(),
+                claim: None,
             });
         }
     }

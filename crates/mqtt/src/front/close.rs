@@ -1,10 +1,11 @@
 //! Ends of a connection: by the client, by us, by neither.
 //!
-//! One way out: [`Front::end`] tells the home, then the claim, then the shell. v5 clients get a DISCONNECT before it where there
+//! One way out: [`Front::end`] tells the home, which gives the claim back, then the shell. v5 clients get a DISCONNECT before it where there
 //! was a CONNACK, never else: v5 [MQTT-3.14.0-1]. Nothing follows it: v5 [MQTT-3.14.4-1], v5 [MQTT-3.14.4-2].
 
 use courser_contract::{
-    CloseCause, CloseReason, DetachCause, FrontEffects, Now, SessionLimits, ToHome, WhyRefused,
+    CloseCause, CloseReason, DetachCause, FrontEffects, HeldClaim, Now, SessionLimits, ToHome,
+    WhyRefused,
 };
 
 use super::reasons::of_disconnect;
@@ -133,6 +134,13 @@ impl Front {
     pub(super) fn end(&mut self, end: End, fx: &mut impl FrontEffects) {
         self.flush_outcomes(fx);
         let home = self.session.home;
+        let claim = match self.session.claim {
+            Claim::Apart => Some(Box::new(HeldClaim {
+                partition: fx.home_partition(&self.session.client_id),
+                client_id: self.session.client_id.clone(),
+            })),
+            Claim::ByHome => None,
+        };
         fx.send_home(
             home.partition,
             ToHome::Detach {
@@ -141,11 +149,9 @@ impl Front {
                 cause: end.detach,
                 expiry_seconds: end.expiry_seconds,
                 open: Vec::new(),
+                claim,
             },
         );
-        if self.session.claim == Claim::Apart {
-            self.unclaim(fx);
-        }
         self.close_unattached(end.cause, fx);
     }
 

@@ -5,8 +5,9 @@ use std::collections::{BTreeSet, VecDeque};
 use compact_str::CompactString;
 use courser_contract::{
     Attach, AttachStage, Attached, ClientHash, ConnectRefusal, DeliverTo, Delivery, DetachCause,
-    Epoch, FrontId, GroupRef, GroupRoom, HomeRef, OutcomeKind, PartitionId, QoS, RequestPart, Seq,
-    SessionLimits, Source, SubscribeResult, Subscription, ToFront, ToHome, WallMs, Will,
+    Epoch, FrontId, GroupRef, GroupRoom, HeldClaim, HomeRef, OutcomeKind, PartitionId, QoS,
+    RequestPart, Seq, SessionLimits, Source, SubscribeResult, Subscription, ToFront, ToHome,
+    WallMs, Will,
 };
 
 use super::{DURABLE, VOLATILE};
@@ -433,6 +434,7 @@ impl Client {
     /// What the front says when it lets go.
     pub(crate) fn detach(&mut self, cause: DetachCause) -> Vec<(PartitionId, ToHome)> {
         let mut messages = Vec::new();
+        let claim = self.claim.take();
         if let Some(home) = self.home {
             let message = ToHome::Detach {
                 session: home.session,
@@ -440,10 +442,15 @@ impl Client {
                 cause,
                 expiry_seconds: None,
                 open: self.open.clone(),
+                claim: claim.map(|_| {
+                    Box::new(HeldClaim {
+                        partition: DURABLE,
+                        client_id: self.name.clone(),
+                    })
+                }),
             };
             messages.push((home.partition, message));
-        }
-        if let Some(epoch) = self.claim {
+        } else if let Some(epoch) = claim {
             let message = ToHome::Unclaim {
                 client_id: self.name.clone(),
                 epoch,

@@ -246,7 +246,7 @@ fn acknowledgements_that_end_a_connection_are_told_before_it_is_let_go() {
         client.effects()[..2],
         [
             "volatile: outcome 0..=0 Done",
-            "volatile: detach Disconnect expiry=None epoch=7"
+            "volatile: detach Disconnect expiry=None epoch=7 claim=c"
         ]
     );
 }

@@ -476,8 +476,7 @@ fn a_client_that_leaves_during_the_attach_is_let_go_when_it_is_answered() {
     assert_eq!(
         client.effects(),
         [
-            "volatile: detach Lost expiry=None epoch=7",
-            "3: unclaim c epoch=7",
+            "volatile: detach Lost expiry=None epoch=7 claim=c",
             "close Lost"
         ]
     );
@@ -496,8 +495,7 @@ fn a_newer_connection_may_win_before_this_one_is_attached() {
     assert_eq!(
         client.effects(),
         [
-            "volatile: detach Disconnect expiry=None epoch=7",
-            "3: unclaim c epoch=7",
+            "volatile: detach Disconnect expiry=None epoch=7 claim=c",
             "close TakenOver"
         ]
     );

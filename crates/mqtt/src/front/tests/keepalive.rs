@@ -42,8 +42,7 @@ fn a_client_silent_for_one_and_a_half_intervals_is_cut() {
         assert_eq!(
             client.effects(),
             [
-                "volatile: detach Lost expiry=None epoch=7",
-                "3: unclaim c epoch=7",
+                "volatile: detach Lost expiry=None epoch=7 claim=c",
                 "close KeepAlive"
             ]
         );

@@ -37,8 +37,7 @@ fn from_the_first_refusal_on_a_v3_client_gets_nothing_acknowledged() {
     assert_eq!(
         client.effects(),
         [
-            "volatile: detach Lost expiry=None epoch=7",
-            "3: unclaim c epoch=7",
+            "volatile: detach Lost expiry=None epoch=7 claim=c",
             "close PublishRefused(151)"
         ]
     );

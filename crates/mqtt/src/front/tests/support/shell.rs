@@ -259,10 +259,16 @@ fn to_home(message: &ToHome) -> String {
             cause,
             expiry_seconds,
             epoch,
+            claim,
             ..
-        } => format!(
-            "detach {cause:?} expiry={expiry_seconds:?} epoch={}",
-            epoch.0
-        ),
+        } => {
+            let claim = claim.as_deref();
+            let claim = claim.map(|it| format!(" claim={}", it.client_id));
+            format!(
+                "detach {cause:?} expiry={expiry_seconds:?} epoch={}{}",
+                epoch.0,
+                claim.unwrap_or_default()
+            )
+        }
     }
 }
