@@ -45,7 +45,7 @@ impl Partition {
         let mut asked_to = known.copied().unwrap_or_default();
         let cursor = dispatch.cursor().0;
         let next = next_cold(dispatch, end, (stream, records));
-        if let Some((slot, up)) = next.filter(|_| dispatch.windows() > 0) {
+        if let Some(((_, slot), up)) = next.filter(|_| dispatch.windows() > 0) {
             let is_forgotten = unasked && up == Up::Returned;
             if records.is_unasked(slot) && !is_forgotten {
                 // What was read back may have gone again: it is asked for from here on.
@@ -212,14 +212,18 @@ impl Partition {
     pub(super) fn check_recalls_of_groups(&self) {
         let mut fronts = 0;
         let unasked = self.is_planted(PlantedPartition::ReturnedUnasked);
-        let is_asked = |slot, number| {
+        let doomed = &self.lead.streams.doomed;
+        let is_asked = |number, (seq, slot): (Seq, Slot)| {
             let records = &self.state.records;
             assert!(
                 records.is_waited_for(slot, number),
                 "a group that waits for a record is told when it comes"
             );
+            // What is to end goes as soon as that is committed, and the group is looked at then: it is not read for that.
+            let is_doomed = doomed.contains(&(number, seq.0));
+            let is_thirsty = self.recalls.is_thirsty.contains(&number);
             assert!(
-                unasked || !records.is_unasked(slot) || self.recalls.is_thirsty.contains(&number),
+                unasked || is_doomed || is_thirsty || !records.is_unasked(slot),
                 "what a group waits for is asked for"
             );
         };
@@ -236,24 +240,24 @@ impl Partition {
             };
             let records = &self.state.records;
             for owing in lead.owing.values() {
-                let first = owing.iter().next().and_then(|seq| stream.get(seq.0));
+                let first = owing.iter().next();
+                let first = first.and_then(|seq| Some((seq, stream.get(seq.0)?.slot)));
                 let first = first.expect("who is owed nothing has all");
                 assert!(
-                    records.is_cold(first.slot),
+                    records.is_cold(first.1),
                     "what is owed and in memory leaves"
                 );
-                is_asked(first.slot, number);
+                is_asked(number, first);
             }
             let mut unlost = lead.unlost;
-            let doomed = &self.lead.streams.doomed;
             let messages = (group, stream, records);
             let end = Seq(end_of_group(number, messages, &mut unlost, doomed));
             let is_later = self.lead.streams.later.contains(&number);
             if !dispatch.has_room() || group.is_mute() || is_later {
                 continue;
             }
-            if let Some((slot, _)) = next_cold(dispatch, end, (stream, records)) {
-                is_asked(slot, number);
+            if let Some((next, _)) = next_cold(dispatch, end, (stream, records)) {
+                is_asked(number, next);
             }
         }
         assert_eq!(
@@ -281,15 +285,13 @@ fn until_lost<'a>(
     (stream, lead, Seq(end))
 }
 
-/// The record that a group needs next, if it is not in memory.
+/// What a group needs next, with its record, if that is not in memory.
 fn next_cold(
     dispatch: &Dispatch,
     end: Seq,
     (stream, records): (&Stream, &Records),
-) -> Option<(Slot, Up)> {
+) -> Option<((Seq, Slot), Up)> {
     let (seq, up) = dispatch.next_up(end, |seq| stream.next_live(seq))?;
-    let reference = stream.get(seq.0)?;
-    records
-        .is_cold(reference.slot)
-        .then_some((reference.slot, up))
+    let slot = stream.get(seq.0)?.slot;
+    records.is_cold(slot).then_some(((seq, slot), up))
 }

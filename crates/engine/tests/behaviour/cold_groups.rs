@@ -1,11 +1,11 @@
 //! What waits for a shared group leaves memory as well, and comes back for whichever member is next (M17, M35).
 
-use courser_contract::{DetachCause, Dropped, QoS, Seq, SharedStrategy};
+use courser_contract::{DetachCause, Dropped, Publish, QoS, Seq, SharedStrategy, WallMs};
 use courser_engine::{Limits, LostStream, Overflow};
 
 use crate::cold::{COUNT, away, cold, numbers, start};
 use crate::people::{durable, leave_group};
-use crate::world::{Acks, Commits, DURABLE, Options, Recalling, Subscription, World, to};
+use crate::world::{Acks, Commits, DURABLE, Options, Recalling, Subscription, World, message, to};
 
 const STRATEGIES: [SharedStrategy; 4] = [
     SharedStrategy::RoundRobin,
@@ -244,6 +244,46 @@ fn what_a_member_had_is_read_again_for_the_others_when_it_leaves() {
         let payloads: Vec<String> = got.iter().map(|got| got.payload.clone()).collect();
         assert_eq!(payloads, numbers(0..COUNT), "in order");
         assert!(got.iter().all(|got| !got.duplicate), "to another session");
+    }
+}
+
+/// It leaves as soon as its end is committed, and is not read for that.
+#[test]
+fn m17_what_a_group_stops_at_and_is_to_end_is_not_asked_for_and_holds_up_nothing() {
+    for was_given in [false, true] {
+        let mut world = World::with_hot(Limits::default(), 0);
+        let [a, b] = members(&mut world, 2, QoS::AtLeastOnce)[..] else {
+            panic!("two members");
+        };
+        let expires_at = Some(WallMs(world.now.wall.0 + 10_000));
+        for number in numbers(0..2) {
+            world.publish(&Publish {
+                expires_at,
+                ..message("t/0", &number, QoS::AtLeastOnce)
+            });
+        }
+        publish(&mut world, 2..COUNT, QoS::AtLeastOnce);
+        if was_given {
+            world.clients[a].acks = Acks::Held;
+            world.attach(a, window(4));
+            assert_eq!(world.got(a), numbers(0..4));
+            world.detach(a, DetachCause::Lost);
+        }
+        world.commits = Commits::Held;
+        world.recalling = Recalling::Held;
+        world.connect(b, window(4));
+        // The group stops at the first one, and its time is over before the log is asked.
+        while world.commit_one(DURABLE) {
+            world.pass_messages();
+        }
+        world.pass_time(12_000);
+        assert_eq!(world.fx.dropped.get(&Dropped::Expired), Some(&2));
+        world.commits = Commits::AtOnce;
+        world.settle();
+        world.recalling = Recalling::AtOnce;
+        world.settle();
+        assert_eq!(world.got(b), numbers(2..COUNT));
+        assert_eq!(world.nodes[&DURABLE].partition.counts().records, 0);
     }
 }
 

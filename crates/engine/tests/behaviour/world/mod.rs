@@ -452,7 +452,8 @@ impl World {
         self.turn();
     }
 
-    fn pass_messages(&mut self) {
+    /// What is under way between partitions and fronts comes, and nothing is asked of the log yet.
+    pub(crate) fn pass_messages(&mut self) {
         loop {
             let events = self.fx.events;
             while let Some((from, to, message)) = self.fx.to_partitions.pop_front() {
