@@ -134,6 +134,8 @@ pub(crate) enum After {
     Closed(u64),
     /// A message to another partition that waited for the commit.
     Send(PartitionId, Box<ToPartition>),
+    /// The same of a leave, for the partition of the group.
+    Leave(PartitionId, Box<ToPartition>),
     /// The first entry of the term.
     TermBegun(Began),
 }

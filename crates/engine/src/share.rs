@@ -329,8 +329,24 @@ impl Partition {
             front: self.front_of(uid),
             known,
         };
-        self.lead.after(After::Send(to, Box::new(leave)));
+        self.lead.after(After::Leave(to, Box::new(leave)));
         request
+    }
+
+    /// A leave is applied, and its group hears of it. The session may have ended with the same entry: nobody finishes what it has then. What
+    /// it leaves in a part that it was about to leave (M36) is told by this message only.
+    pub(crate) fn leave_begun(
+        &self,
+        to: PartitionId,
+        mut leave: Box<ToPartition>,
+        fx: &mut impl PartitionEffects,
+    ) {
+        if let ToPartition::Leave { member, cause, .. } = &mut *leave
+            && self.state.sessions.get(member.session.0).is_none()
+        {
+            *cause = LeaveCause::SessionEnded;
+        }
+        fx.send_partition(to, *leave);
     }
 
     fn front_of(&self, uid: SessionUid) -> Option<FrontId> {

@@ -515,6 +515,42 @@ fn m36_members_that_come_and_go_in_the_middle_of_a_change() {
     assert!(world.fx.route("t", false).is_empty());
 }
 
+/// Its home could hear in one turn that the group is elsewhere and that the connection is gone. Then the volatile part heard of one that has
+/// unsubscribed and finishes what it has, which nobody did any more: the part and its messages stayed for ever.
+#[test]
+fn m36_nothing_stays_of_who_ends_at_any_moment_of_a_change() {
+    for qos in [QoS::AtLeastOnce, QoS::ExactlyOnce] {
+        for moment in 0..24 {
+            let mut world = World::new();
+            let clean = member(&mut world, "clean", Options::clean());
+            world.clients[clean].acks = Acks::Held;
+            for n in 0..3 {
+                world.send("t", &n.to_string(), qos);
+            }
+            world.settle();
+            world.commits = Commits::Held;
+            let durable = connected(&mut world);
+            join(&mut world, durable, QoS::ExactlyOnce);
+            for _ in 0..moment {
+                commit_all(&mut world);
+            }
+            world.commits = Commits::AtOnce;
+            world.detach(clean, DetachCause::Lost);
+            let left = got_by(&mut world, &[durable]);
+            let all = match qos {
+                QoS::ExactlyOnce => left.is_empty() || left == ["0", "1", "2"],
+                QoS::AtMostOnce | QoS::AtLeastOnce => left == ["0", "1", "2"],
+            };
+            assert!(all, "{qos:?}, {moment}: {left:?}");
+            unsubscribe(&mut world, durable);
+            for (id, node) in &world.nodes {
+                let records = node.partition.counts().records;
+                assert_eq!(records, 0, "{qos:?}, {moment}: {id:?}");
+            }
+        }
+    }
+}
+
 /// Found by the simulator: a link said a join again to the next leader, which had the durable part by then. The session left the volatile
 /// part, the only one that it knew of, and went on getting messages by the other one.
 #[test]
