@@ -3,11 +3,14 @@
 
     bench/stalled.py                                       nine pairs, the whole size
     bench/stalled.py --stalled 1000 --pairs 3 --seconds 2  a quick look
+    bench/stalled.py --groups 100                          the stalled ones are members of 100 shared groups
 
 One broker serves a healthy load (`courser bench mqtt`: publishers to as many subscribers as topics) at half the rate at which
 it saturates. In one half of a pair a crowd of stalled subscribers is there as well, half of them at QoS 0 and half at QoS 1.
 Before that half is measured they are flooded until their sockets and their places in the broker are full. In both halves
-the same slow trickle is published to their topic, so that the halves differ by the crowd alone. Which half goes first
+the same slow trickle is published to their topic, so that the halves differ by the crowd alone. With `--groups` each stalled
+subscriber is a member of one of so many shared groups, and the flood is as much longer as its group has members: each group has
+a backlog that nobody takes, and members that give back what they have no room for. Which half goes first
 changes from pair to pair; the crowd closes after its half, so the broker's tidying up is in every pair too.
 
 Ends with 1 if the median ratio is above the limit, the ratios are too far apart to say so, a healthy message is lost, a stalled
@@ -53,6 +56,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--stalled", type=int, default=10_000, help="subscribers that do not read")
+    parser.add_argument("--groups", type=int, default=0,
+                        help="shared groups that the stalled ones are members of; 0: each subscribes for itself")
     parser.add_argument("--healthy", type=int, default=1000, help="subscribers that do, each with a topic")
     parser.add_argument("--publishers", type=int, default=10, help="of the healthy load")
     parser.add_argument("--seconds", type=float, default=4.0, help="measured in each half")
@@ -64,7 +69,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=1.05, help="largest median ratio of CPU per message")
     parser.add_argument("--broker", default="courser", choices=sorted(KINDS))
     parser.add_argument("--binary", help="another binary of courser, for broker and load; also from BENCH")
-    return parser.parse_args()
+    found = parser.parse_args()
+    if not 0 <= found.groups <= found.stalled:
+        parser.error("--groups: at most as many as there are stalled subscribers")
+    return found
 
 
 @dataclasses.dataclass
@@ -85,13 +93,17 @@ class Half:
 class Crowd:
     """Connections that subscribe and are never read again."""
 
-    def __init__(self, port: int, count: int) -> None:
+    def __init__(self, port: int, count: int, groups: int) -> None:
+        """`groups`: shared ones, to which they belong in turn; 0: none."""
         self.peers: list[Peer] = []
         for batch in wire.batches(count, 200):
             fresh = []
             for at in batch:
                 peer = Peer(port, small=True)
-                peer.send(wire.connect(f"stalled-{at}") + wire.subscribe([FLOOD_TOPIC], at % 2))
+                # The members of a group take turns at the two levels as well, also where the number of groups is even.
+                qos = (at // groups if groups else at) % 2
+                topic_filter = f"$share/stalled-{at % groups}/{FLOOD_TOPIC}" if groups else FLOOD_TOPIC
+                peer.send(wire.connect(f"stalled-{at}") + wire.subscribe([topic_filter], qos))
                 fresh.append(peer)
             for peer in fresh:
                 peer.welcomed()
@@ -120,7 +132,9 @@ class Crowd:
 def fill(broker: Broker, options: argparse.Namespace) -> None:
     """Floods the crowd a few messages at a time, each step acknowledged: the broker never has more under way than these."""
     payload = b"\0" * options.fill_size
-    count = -(-options.fill_bytes // options.fill_size)
+    # Of what a group gets each member has a part.
+    members = -(-options.stalled // options.groups) if options.groups else 1
+    count = -(-options.fill_bytes * members // options.fill_size)
     with wire.session(broker.port, "flood") as publisher:
         for batch in wire.batches(count, 4):
             publisher.deliver(FLOOD_TOPIC, payload, len(batch))
@@ -174,7 +188,7 @@ def saturation(broker: Broker, options: argparse.Namespace) -> float:
 
 
 def half(broker: Broker, options: argparse.Namespace, rate: float, *, crowded: bool) -> Half:
-    crowd = Crowd(broker.port, options.stalled) if crowded else None
+    crowd = Crowd(broker.port, options.stalled, options.groups) if crowded else None
     try:
         if crowd:
             fill(broker, options)
@@ -249,8 +263,9 @@ def main() -> int:
     print(wire.machine())
     with Broker(kind) as broker:
         rate = options.rate or saturation(broker, options) / 2
-        print(f"{options.healthy:,} healthy subscribers at QoS {options.qos}, {rate:,.0f} messages/s; {options.stalled:,} stalled ones, "
-              f"flooded with {mib(options.fill_bytes)} each in payloads of {options.fill_size} B, then {options.trickle:g} messages/s; "
+        print(f"{options.healthy:,} healthy subscribers at QoS {options.qos}, {rate:,.0f} messages/s; {options.stalled:,} stalled ones"
+              f"{f' in {options.groups:,} shared groups' if options.groups else ''}, flooded with {mib(options.fill_bytes)} each in "
+              f"payloads of {options.fill_size} B, then {options.trickle:g} messages/s; "
               f"CPU is of the broker, s per million in + out; RSS at first {mib(wire.memory(broker.pid)[0])}", flush=True)
         pairs = measure(broker, options, rate)
         served = load(broker, options, "-d", "1", "--rate", str(rate))
