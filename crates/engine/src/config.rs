@@ -123,7 +123,8 @@ pub struct Limits {
     pub sessions_max: u32,
     /// Deliveries of QoS > 0 that a home has under way to one front, at most 32,767 (M30).
     pub outbound_window_max: u16,
-    /// QoS 2 publishes of one session that wait for their PUBREL.
+    /// QoS 2 publishes of one session that wait for their PUBREL. By default as many as there are packet ids: less than the Receive Maximum
+    /// that its front announces would refuse what the client may send (v5 [MQTT-3.3.4-7]).
     pub holds_max: u32,
     /// Retained messages of this partition.
     pub retained_messages_max: u32,
@@ -155,7 +156,7 @@ impl Default for Limits {
             subscription_bytes_max: 1 << 20,
             sessions_max: 1_000_000,
             outbound_window_max: 1_024,
-            holds_max: 32_767,
+            holds_max: 65_535,
             retained_messages_max: 1_000_000,
             retained_bytes_max: 1 << 30,
             retained_seconds_max: u32::MAX,

@@ -1,9 +1,9 @@
 //! QoS 2 coming in (M28).
 
-use courser_contract::{DetachCause, QoS, Settled};
+use courser_contract::{DetachCause, PubrecCan, QoS, Settled};
 
-use crate::people::{clean, durable, publish_qos2, release, send_release};
-use crate::world::{Commits, DURABLE, Options, World, to};
+use crate::people::{clean, durable, publish_qos2, publish_to_home, release, send_release};
+use crate::world::{Commits, DURABLE, Options, World, message, to};
 
 #[test]
 fn a_resent_qos2_publish_is_stored_once_m28() {
@@ -36,6 +36,38 @@ fn a_resent_qos2_publish_is_stored_once_m28() {
     publish_qos2(&mut world, a, 5, "t", "2", 12);
     world.settle();
     assert_eq!(world.got(own), ["2"], "the id is free again");
+}
+
+/// A client may have as many under way as the Receive Maximum says, which may be 65,535 (v5 [MQTT-3.3.4-7]): from the 32,768th on they were refused.
+#[test]
+fn m28_a_session_holds_as_many_packet_ids_as_there_are() {
+    let mut world = World::new();
+    let reader = clean(&mut world, "reader");
+    world.subscribe(reader, to("t", QoS::AtMostOnce));
+    let a = durable(&mut world, "a");
+    let publish = message("t", "x", QoS::ExactlyOnce);
+    for packet_id in 1..=u16::MAX {
+        let named = (packet_id, packet_id.into());
+        let message = publish_to_home(&world, a, named, &publish, PubrecCan::Refuse);
+        world.call(DURABLE, |partition, now, fx| {
+            partition.handle_home(now, message, fx);
+        });
+    }
+    world.settle();
+    let taken = (1..=u16::MAX).map(|packet_id| (packet_id, Settled::Ok, true));
+    assert!(world.clients[a].pubrec.iter().copied().eq(taken));
+    assert_eq!(world.got(reader).len(), usize::from(u16::MAX));
+    // They are held: what comes again is not stored, also behind a restart.
+    world.restart(DURABLE);
+    world.settle();
+    world.attach(a, Options::durable());
+    publish_qos2(&mut world, a, u16::MAX, "t", "x", u16::MAX.into());
+    world.settle();
+    assert_eq!(
+        world.clients[a].pubrec.last(),
+        Some(&(u16::MAX, Settled::Ok, true))
+    );
+    assert!(world.got(reader).is_empty());
 }
 
 #[test]

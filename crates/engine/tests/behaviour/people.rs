@@ -77,17 +77,30 @@ pub(crate) fn retain2_as(
 pub(crate) fn hold(
     world: &mut World,
     at: usize,
-    (packet_id, hash): (u16, u64),
+    named: (u16, u64),
     publish: &Publish<'_>,
     pubrec: PubrecCan,
 ) {
+    let to = world.home(at).partition;
+    let message = publish_to_home(world, at, named, publish, pubrec);
+    world.send_home(to, message);
+}
+
+/// What a front says of a QoS 2 publish.
+pub(crate) fn publish_to_home(
+    world: &World,
+    at: usize,
+    (packet_id, hash): (u16, u64),
+    publish: &Publish<'_>,
+    pubrec: PubrecCan,
+) -> ToHome {
     let destinations = world.fx.route(publish.topic, publish.retain);
     let home = world.home(at);
     let publish = Publish {
         publisher: Some(world.clients[at].hash()),
         ..*publish
     };
-    let message = ToHome::PublishQos2 {
+    ToHome::PublishQos2 {
         session: home.session,
         epoch: world.clients[at].epoch,
         publish: Box::new(PublishedQos2 {
@@ -98,8 +111,7 @@ pub(crate) fn hold(
             destinations,
             pubrec,
         }),
-    };
-    world.send_home(home.partition, message);
+    }
 }
 
 /// PUBREL to the home, and all that follows.
