@@ -1,6 +1,8 @@
 //! What a partition is told when it is made, and what it counts.
 
+use std::cell::Cell;
 use std::ops::AddAssign;
+use std::rc::Rc;
 
 use courser_contract::{Class, PartitionId, SharedStrategy};
 
@@ -68,6 +70,61 @@ impl DiskRoom {
     /// partition when it goes: with 16 partitions that is little more than 1 MiB in all, of a reserve of at least three segments of that size.
     /// Some forty clients that say where they are gone have room in it.
     pub const WILL_BYTES: usize = 4 << 10;
+}
+
+/// Bytes that the partitions of a shard may still let in before the reserve of their disk had to pay for them (M4, M47). They share one, and
+/// take from it what they let in, so that what is admitted and not yet written is counted; whoever knows the disk fills it again. Clones are
+/// the same budget. One that nobody fills has no end.
+#[derive(Clone, Debug, Default)]
+pub struct DiskBudget(Rc<Budget>);
+
+#[derive(Debug)]
+struct Budget {
+    left: Cell<u64>,
+    refused: Cell<bool>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            left: Cell::new(u64::MAX),
+            refused: Cell::new(false),
+        }
+    }
+}
+
+impl DiskBudget {
+    /// Fills it: so many bytes may be let in from now on.
+    pub fn fill(&self, bytes: u64) {
+        self.0.left.set(bytes);
+    }
+
+    /// Bytes that may still be let in.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.0.left.get()
+    }
+
+    /// Whether something was refused for want of it since this was asked last.
+    pub fn has_refused(&self) -> bool {
+        self.0.refused.take()
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, bytes: usize) -> bool {
+        self.left() >= bytes as u64
+    }
+
+    /// Takes bytes, or what is left: what was let in before is written in any case.
+    #[inline]
+    pub(crate) fn take(&self, bytes: usize) {
+        self.fill(self.left().saturating_sub(bytes as u64));
+    }
+
+    #[cold]
+    pub(crate) fn note_refused(&self) {
+        self.0.refused.set(true);
+    }
 }
 
 /// Room in the memory of the process for messages that wait.

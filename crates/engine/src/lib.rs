@@ -88,7 +88,9 @@ pub use checkpoint::{
     AbandonedCheckpoint, CheckpointEnd, CheckpointNeeds, CheckpointPiece, EntrySet, NeededRecords,
     Restore, RestoreError, Restored, STATE_VERSION, later_checkpoint,
 };
-pub use config::{Counts, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig, SessionRoom};
+pub use config::{
+    Counts, DiskBudget, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig, SessionRoom,
+};
 pub use entry::{ENGINE_VERSION, EntryError, EntryView, FactView, later_version, left_of_skipped};
 pub use list::{
     Deletion, RetainedPage, RetainedView, SessionView, SessionsEnded, SubscriptionView,

@@ -9,7 +9,7 @@ use courser_contract::{
 };
 
 use crate::{
-    Counts, DiskRoom, EntryError, MemoryRoom, Pace, PartitionConfig, SessionRoom,
+    Counts, DiskBudget, DiskRoom, EntryError, MemoryRoom, Pace, PartitionConfig, SessionRoom,
     entry::{Gather, Haste, Rare, Trust},
     group::RING_BYTES,
     lead::{Lead, Role},
@@ -28,6 +28,7 @@ pub struct Partition {
     pub(crate) lead: Lead,
     pub(crate) gather: Gather,
     pub(crate) disk_room: DiskRoom,
+    pub(crate) disk_budget: DiskBudget,
     /// Bytes of wills that may still come while the disk is short.
     pub(crate) will_room: usize,
     pub(crate) memory_room: MemoryRoom,
@@ -74,6 +75,7 @@ impl Partition {
             lead: Lead::default(),
             gather: Gather::default(),
             disk_room: DiskRoom::Enough,
+            disk_budget: DiskBudget::default(),
             will_room: DiskRoom::WILL_BYTES,
             memory_room: MemoryRoom::Enough,
             session_room: SessionRoom::Enough,
@@ -562,6 +564,27 @@ impl Partition {
             DiskRoom::Enough => self.will_room = DiskRoom::WILL_BYTES,
             DiskRoom::Short => {}
         }
+    }
+
+    /// Gives it the budget of its shard: what it has no room for is refused as while the disk is short. Results, releases and what waits in
+    /// outboxes are not refused. Volatile partitions get none.
+    pub fn share_disk_budget(&mut self, budget: &DiskBudget) {
+        self.disk_budget = budget.clone();
+    }
+
+    /// Room on the disk for so many bytes more.
+    #[inline]
+    pub(crate) fn disk_room_for(&self, bytes: usize) -> DiskRoom {
+        match self.disk_budget.has(bytes) {
+            true => self.disk_room,
+            false => DiskRoom::Short,
+        }
+    }
+
+    /// Bytes of messages that wait in outboxes, or will: the partitions to which they go write them once more, and do not refuse them.
+    #[must_use]
+    pub const fn forward_bytes(&self) -> u64 {
+        self.lead.forwards.bytes
     }
 
     /// Says how much room the process has for messages that wait. While it is short, a numbered publish is refused that would

@@ -166,6 +166,7 @@ impl Partition {
             self.take_nothing(&append.key, fx);
             return;
         }
+        self.disk_budget.take(view.encoded_len());
         self.note_key(&append.key);
         let all_fit = self.reserve(stored, view.encoded_len() as u64, fx);
         self.note_live_retained(all_fit.as_deref().unwrap_or(stored), view, Goes::Stored);

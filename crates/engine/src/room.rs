@@ -62,11 +62,12 @@ impl Partition {
     ) -> Result<(), (Refusal, Dropped)> {
         let full = |why| Err((Refusal::QuotaExceeded, why));
         // What waits in an outbox was let in before.
-        if self.disk_room == DiskRoom::Short
+        if self.disk_room_for(view.encoded_len()) == DiskRoom::Short
             && !matches!(append.key, AppendKey::Outbox { .. })
             && (append.keep_retained || !stored.is_empty())
             && !clears_only(append, stored, view)
         {
+            self.disk_budget.note_refused();
             return full(Dropped::DiskFull);
         }
         if self.memory_room == MemoryRoom::Short

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use courser_contract::{LogIndex, PartitionId, Term};
-use courser_engine::{DiskRoom, EntrySet};
+use courser_engine::EntrySet;
 use courser_log::{BatchNumber, CheckpointAt};
 
 use self::schedule::Schedule;
@@ -155,7 +155,7 @@ impl Shard {
     /// Begins the checkpoint that has been due for longest; microseconds of CPU.
     fn begin_due(&mut self, checkpoints: &mut Checkpoints) -> u64 {
         let (stands, now) = (self.hub.disk_state().log_stands(), self.hub.now.tick);
-        if self.disk_room == DiskRoom::Short {
+        if self.hub.disk_state().wants_room() {
             checkpoints.schedule.hurry(stands, now);
         }
         let has_news = |place: usize, saved: CheckpointAt| self.has_news(place, saved);

@@ -55,7 +55,7 @@ use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 
 use courser_contract::{Now, PartitionId, ShardId, Term};
-use courser_engine::DiskRoom;
+use courser_engine::{DiskBudget, DiskRoom};
 use courser_memory::{PoolLimits, ReceivePool};
 use courser_mqtt::front::PreparedScratch;
 use rand::SeedableRng;
@@ -152,6 +152,7 @@ pub(crate) struct Shard {
     /// Where messages are kept on a disk.
     recalls: Option<Recalls>,
     disk_room: DiskRoom,
+    disk_budget: DiskBudget,
     timers: Wheel<Timer>,
     /// Timers that fired, with the memory of the last turn.
     due: Vec<Timer>,
@@ -293,7 +294,9 @@ impl Shard {
         let ready = Arc::new(ReadyQueue::default());
         let doze = Arc::clone(&ports.dozes[usize::from(id.0)]);
         let limits = config.limits(logins.access.table().retained());
-        let partitions = Partitions::new(id, parts.start, &config.places(), &limits);
+        let mut partitions = Partitions::new(id, parts.start, &config.places(), &limits);
+        let disk_budget = DiskBudget::default();
+        partitions.share_disk_budget(&disk_budget);
         let reply = Reply::new(Arc::clone(&doze));
         let accounts = Accounts::new(Arc::clone(&logins), reply, seeded()?);
         let hub = Hub::new(HubParts {
@@ -332,6 +335,7 @@ impl Shard {
             checkpoints: stationed.checkpoints,
             recalls: stationed.recalls,
             disk_room: DiskRoom::Enough,
+            disk_budget,
             timers: Wheel::new(now.tick),
             due: Vec::new(),
             watching: false,

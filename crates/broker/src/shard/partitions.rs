@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use courser_contract::{LogIndex, PartitionId, ShardId, Term, Tick, WallMs};
 use courser_engine::{
-    Counts, DiskRoom, Limits, MemoryRoom, Partition, PartitionConfig, Proposed, SessionRoom,
+    Counts, DiskBudget, DiskRoom, Limits, MemoryRoom, Partition, PartitionConfig, Proposed,
+    SessionRoom,
 };
 use courser_log::CheckpointAt;
 
@@ -304,6 +305,23 @@ impl Partitions {
                 partition.set_disk_room(room);
             }
         }
+    }
+
+    /// Gives those with a log the budget of the shard.
+    pub(crate) fn share_disk_budget(&mut self, budget: &DiskBudget) {
+        for owned in &mut self.owned {
+            if let Some(partition) = &mut owned.partition
+                && !owned.id.is_volatile()
+            {
+                partition.share_disk_budget(budget);
+            }
+        }
+    }
+
+    /// Bytes of messages that wait in outboxes of all of them.
+    pub(crate) fn forward_bytes(&self) -> u64 {
+        let partitions = self.owned.iter().filter_map(|it| it.partition.as_ref());
+        partitions.map(|it| it.forward_bytes()).sum()
     }
 
     /// The place of the one with the most bytes of entries in no checkpoint, if these are so many.

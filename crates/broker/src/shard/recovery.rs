@@ -186,6 +186,7 @@ impl Shard {
         let place = self.partitions.place(made.id);
         if let Some((mut partition, at)) = made.partition {
             partition.set_disk_room(self.disk_room);
+            partition.share_disk_budget(&self.disk_budget);
             let owned = self.partitions.at(place);
             owned.partition = Some(partition);
             owned.applied = at;

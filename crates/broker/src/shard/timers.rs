@@ -1,7 +1,6 @@
 //! What fires on a shard's wheel.
 
 use courser_contract::Tick;
-use courser_engine::DiskRoom;
 
 use super::Shard;
 use super::budget::Budget;
@@ -160,7 +159,7 @@ impl Shard {
         let full = self.hub.links.are_congested();
         let waiting = !self.hub.books.last_words.is_empty()
             || !self.hub.early.is_empty()
-            || self.disk_room == DiskRoom::Short
+            || self.hub.disk.as_ref().is_some_and(|disk| disk.wants_room())
             || self.has_failed_save();
         if !self.watching && (full || waiting) {
             self.watching = true;

@@ -26,6 +26,9 @@ use crate::store::{Store, Stored, Stores};
 /// Commits and messages may lead to each other: so many rounds of both end a turn at the latest.
 const ROUNDS_MAX: usize = 16;
 
+/// What waits in outboxes is asked of all partitions only while less than this is left: it is bounded (M47), and a turn would look at each.
+const FORWARDS_COUNT_BELOW: u64 = 1 << 30;
+
 /// What follows a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -60,6 +63,7 @@ impl Shard {
         self.observe_stop();
         self.observe_disk();
         self.store.begin_turn();
+        self.fill_disk_budget();
         counted(Component::Partitions, || {
             self.handle_commits();
             self.handle_recalled();
@@ -122,6 +126,30 @@ impl Shard {
             self.partitions.set_disk_room(room);
         }
         self.recover();
+    }
+
+    /// What the turn may let in: what the disk has for this shard, without what was let in and is not written, and what outboxes will have written
+    /// once more. Once a turn: within it the budget counts what is let in.
+    fn fill_disk_budget(&mut self) {
+        let Stores::Disk(store) = &self.store else {
+            return;
+        };
+        let mut left = store.room_left();
+        if left < FORWARDS_COUNT_BELOW {
+            left = left.saturating_sub(self.partitions.forward_bytes());
+        }
+        // Entries that the last turn has left are in no order yet.
+        if !self.partitions.dirty.is_empty() {
+            left = left.min(self.disk_budget.left());
+        }
+        self.disk_budget.fill(left);
+        if self.disk_budget.has_refused() && self.hub.disk_state().want_room() {
+            // Those that sleep may have what keeps segments (M47).
+            store.wake_writer();
+            for doze in &self.hub.links.ports.dozes {
+                doze.wake();
+            }
+        }
     }
 
     /// What the store has for partitions, until the budget is spent.

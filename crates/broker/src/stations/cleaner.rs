@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-use courser_engine::{CheckpointNeeds, DiskRoom};
+use courser_engine::CheckpointNeeds;
 use courser_log::{Cleaner, Disk, Manifest, Pressure, Question, Record, Source, Step, Survey};
 
 use super::disk::{Counter, DiskState, Stage};
@@ -214,9 +214,9 @@ where
         let bytes = self.state.count(Counter::Bytes);
         let live = bytes.saturating_sub(self.state.count(Counter::KeptBytes));
         let millis = self.told_at.elapsed().as_millis() as u64;
-        let pressure = match self.state.room() {
-            DiskRoom::Enough => Pressure::None,
-            DiskRoom::Short => Pressure::Short,
+        let pressure = match self.state.wants_room() {
+            false => Pressure::None,
+            true => Pressure::Short,
         };
         cleaner.earn(live, millis, pressure);
         self.told_at += Duration::from_millis(millis);

@@ -60,6 +60,8 @@ pub(crate) struct DiskState {
     /// The moment of the last entry that a start has found.
     last_wall: AtomicU64,
     short: AtomicBool,
+    /// Until when what was refused for want of room makes it hurry to get some: milliseconds behind `begun`; 0: nothing was.
+    wanted_until: AtomicU64,
     /// Where the log stands: bytes that were written, with what was there at the start.
     log_stands: AtomicU64,
     /// Since when the writer has waited for room: milliseconds behind `begun`, and 1; 0 while it does not.
@@ -84,6 +86,8 @@ pub(crate) struct DiskState {
     largest_checkpoint: AtomicU64,
 }
 
+/// How long what was refused for want of room makes checkpoints and the cleaner hurry.
+const WANTED_FOR: Duration = Duration::from_secs(3);
 /// Left to checkpoints before there is one.
 const CHECKPOINT_ROOM_MIN: u64 = 1 << 20;
 
@@ -155,6 +159,7 @@ impl DiskState {
             stays: Mutex::default(),
             last_wall: AtomicU64::new(0),
             short: AtomicBool::new(false),
+            wanted_until: AtomicU64::new(0),
             log_stands: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             begun: Instant::now(),
@@ -296,6 +301,22 @@ impl DiskState {
             self.add(Counter::TimesShort, 1);
         }
         changed
+    }
+
+    /// Something was refused that is larger than what the disk has above its reserve. True when that is new.
+    pub(crate) fn want_room(&self) -> bool {
+        let was_wanted = self.wants_room();
+        let until = self.begun.elapsed() + WANTED_FOR;
+        self.wanted_until
+            .store(until.as_millis() as u64, Ordering::Relaxed);
+        !was_wanted
+    }
+
+    /// Whether checkpoints and the cleaner are to hurry: room is short, or was not enough for what came in the last seconds.
+    pub(crate) fn wants_room(&self) -> bool {
+        let until = self.wanted_until.load(Ordering::Relaxed);
+        self.room() == DiskRoom::Short
+            || until != 0 && self.begun.elapsed() < Duration::from_millis(until)
     }
 
     /// Where the log stands, in bytes with what was there at the start: for all shards, whoever of them has something written (M42).

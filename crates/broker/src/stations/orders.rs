@@ -6,6 +6,7 @@
 //! gathering in the one that is next.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use courser_contract::PartitionId;
 use courser_log::{BatchNumber, CheckpointAt, LiveEntries, Record, Synced};
@@ -97,11 +98,26 @@ impl Order {
     }
 }
 
+/// What a shard may order, as both ends know it (M4): both numbers count from the start of the process, so that an answer changes nothing.
+#[derive(Debug)]
+struct Allowance {
+    /// Bytes that the shard has ordered, with what gathers for its next orders.
+    ordered: AtomicU64,
+    /// Up to so many it may let in what is new.
+    limit: AtomicU64,
+}
+
 /// Makes the rings between a shard, which is woken by `shard`, and the writer, which is woken by `writer`.
 pub(crate) fn orders(shard: Arc<Doze>, writer: Arc<Doze>) -> (OrderSender, OrderReceiver) {
     let (orders, arrivals) = RingBuffer::new(ORDERS_MAX + QUESTIONS_MAX);
     let (done, answers) = RingBuffer::new(ORDERS_MAX + QUESTIONS_MAX);
+    let allowance = Arc::new(Allowance {
+        ordered: AtomicU64::new(0),
+        limit: AtomicU64::new(u64::MAX),
+    });
     let sender = OrderSender {
+        allowance: Arc::clone(&allowance),
+        ordered: 0,
         orders,
         answers,
         writer,
@@ -110,6 +126,9 @@ pub(crate) fn orders(shard: Arc<Doze>, writer: Arc<Doze>) -> (OrderSender, Order
         away_bytes: 0,
     };
     let receiver = OrderReceiver {
+        allowance,
+        answered: 0,
+        ordered: 0,
         arrivals,
         done,
         shard,
@@ -120,6 +139,9 @@ pub(crate) fn orders(shard: Arc<Doze>, writer: Arc<Doze>) -> (OrderSender, Order
 /// The shard's end.
 #[derive(Debug)]
 pub(crate) struct OrderSender {
+    allowance: Arc<Allowance>,
+    /// Bytes of all orders.
+    ordered: u64,
     orders: Producer<Order>,
     answers: Consumer<Order>,
     writer: Arc<Doze>,
@@ -148,9 +170,27 @@ impl OrderSender {
         );
         self.away += 1;
         self.away_bytes += order.bytes;
+        self.ordered += order.bytes as u64;
         self.orders
             .push(order)
             .expect("no more orders are under way than the ring has places");
+        self.writer.wake();
+    }
+
+    /// Tells the writer how much is ordered or gathers: before what gathers is sent, so that it never knows an order and not its bytes.
+    pub(crate) fn tell_ordered(&self, gathering: usize) {
+        let ordered = self.ordered + gathering as u64;
+        self.allowance.ordered.store(ordered, Ordering::Release);
+    }
+
+    /// Bytes of what is new that may be let in besides those that are ordered and those that gather.
+    pub(crate) fn left(&self, gathering: usize) -> u64 {
+        let limit = self.allowance.limit.load(Ordering::Acquire);
+        limit.saturating_sub(self.ordered + gathering as u64)
+    }
+
+    /// Has the writer look at its disk.
+    pub(crate) fn wake_writer(&self) {
         self.writer.wake();
     }
 
@@ -187,6 +227,11 @@ impl OrderSender {
 /// The writer's end.
 #[derive(Debug)]
 pub(crate) struct OrderReceiver {
+    allowance: Arc<Allowance>,
+    /// Bytes of the orders that were answered.
+    answered: u64,
+    /// What the shard has said last.
+    ordered: u64,
     arrivals: Consumer<Order>,
     done: Producer<Order>,
     shard: Arc<Doze>,
@@ -208,8 +253,21 @@ impl OrderReceiver {
         self.arrivals.is_abandoned() && self.arrivals.is_empty()
     }
 
+    /// Bytes that the shard has ordered, or is about to, and that are not written.
+    pub(crate) fn under_way(&mut self) -> u64 {
+        self.ordered = self.allowance.ordered.load(Ordering::Acquire);
+        self.ordered.saturating_sub(self.answered)
+    }
+
+    /// Lets the shard order so many bytes more than [`under_way`](Self::under_way) has just found.
+    pub(crate) fn allow(&self, bytes: u64) {
+        let limit = self.ordered.max(self.answered).saturating_add(bytes);
+        self.allowance.limit.store(limit, Ordering::Release);
+    }
+
     /// Answers an order; the shard is to be woken once after the last answer.
     pub(crate) fn answer(&mut self, order: Order) {
+        self.answered += order.bytes as u64;
         self.done
             .push(order)
             .expect("an order comes back into a ring with room for all that are away");

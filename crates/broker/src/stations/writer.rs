@@ -153,7 +153,7 @@ impl<D: Disk> Writer<D> {
             ports.questions
         });
         state.set_log_stands(recovered_bytes);
-        Self {
+        let mut writer = Self {
             batch: log.new_batch(),
             begins_with_piece: false,
             log,
@@ -175,7 +175,9 @@ impl<D: Disk> Writer<D> {
             is_stuck: false,
             recovered_bytes,
             told_rolls: 0,
-        }
+        };
+        writer.share_room();
+        writer
     }
 
     /// Works until all shards have ended and all that they ordered is done; the log is synced then. Ends at once when the disk has failed

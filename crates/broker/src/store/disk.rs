@@ -82,6 +82,16 @@ impl OnDisk {
         self.link.away_bytes() + self.durable.bytes + self.relaxed.bytes
     }
 
+    /// Bytes of what is new that the shard may let in: its part of what the disk has above the reserve, without what is on its way there.
+    pub(crate) fn room_left(&self) -> u64 {
+        self.link.left(self.durable.bytes + self.relaxed.bytes)
+    }
+
+    /// Has the writer look at its disk.
+    pub(crate) fn wake_writer(&self) {
+        self.link.wake_writer();
+    }
+
     /// A checkpoint is durable: the group and the log forget what is below it.
     pub(crate) fn checkpointed(&mut self, checkpoint: Checkpointed) {
         let place = self.places.on_shard(checkpoint.partition);
@@ -179,6 +189,8 @@ impl Store for OnDisk {
 
     fn end_turn(&mut self) {
         self.poll();
+        self.link
+            .tell_ordered(self.durable.bytes + self.relaxed.bytes);
         self.link.send(&mut self.durable);
         self.link.send(&mut self.relaxed);
         self.link.send(&mut self.question);

@@ -24,6 +24,8 @@ pub(crate) struct Forwards {
     pub(crate) last_kept_elsewhere: u64,
     /// What sessions have in outboxes, or proposed for them.
     pub(crate) backlogs: HashMap<SessionUid, Backlog, Hasher>,
+    /// Bytes of all of them.
+    pub(crate) bytes: u64,
     /// An outbox has more to send at once than one call may.
     pub(crate) more: bool,
     /// Positions that the facts since the last hold got.
@@ -51,6 +53,7 @@ impl Forwards {
         let backlog = self.backlogs.entry(session).or_default();
         backlog.forwards += 1;
         backlog.bytes += bytes;
+        self.bytes += bytes;
     }
 
     /// It is out of it.
@@ -60,6 +63,7 @@ impl Forwards {
         };
         backlog.forwards = backlog.forwards.saturating_sub(1);
         backlog.bytes = backlog.bytes.saturating_sub(bytes);
+        self.bytes = self.bytes.saturating_sub(bytes);
         if backlog.forwards == 0 {
             self.backlogs.remove(&session);
         }

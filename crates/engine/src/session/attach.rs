@@ -87,15 +87,19 @@ impl Partition {
     fn takes_disk_room(&mut self, attach: &Attach) -> bool {
         let is_stored = self.state.by_client.contains_key(&attach.client_id);
         let is_kept = attach.expiry_seconds > 0;
-        match self.disk_room {
-            DiskRoom::Enough => true,
+        let bytes = attach.will.as_deref().map_or(0, weight::will_bytes);
+        match self.disk_room_for(bytes) {
+            DiskRoom::Enough => {
+                self.disk_budget.take(bytes);
+                true
+            }
             DiskRoom::Short if !is_stored => !is_kept,
             // What it has ends, and its new session is where nothing is written.
             DiskRoom::Short if attach.clean_start && !is_kept => true,
             DiskRoom::Short => {
-                let bytes = attach.will.as_deref().map_or(0, weight::will_bytes);
                 let fits = bytes <= self.will_room;
-                if fits {
+                // A burst for which the budget is too small is over at once, and has no such room of its own.
+                if fits && self.disk_room == DiskRoom::Short {
                     self.will_room -= bytes;
                 }
                 fits

@@ -140,7 +140,14 @@ impl Partition {
             SessionRoom::Clean | SessionRoom::Short | SessionRoom::None => holds_max.min(FEW_HOLDS),
         };
         let forwards = self.state.outboxes.len() + self.lead.forwards.reserved as usize;
-        let is_full = self.disk_room == DiskRoom::Short
+        let view = publish.record.view();
+        // It is written here, and once more at each destination.
+        let bytes = view.encoded_len() * (1 + publish.destinations.len());
+        let is_short = self.disk_room_for(bytes) == DiskRoom::Short;
+        if is_short {
+            self.disk_budget.note_refused();
+        }
+        let is_full = is_short
             || self.memory_room == MemoryRoom::Short
             || session.holds_at_least(holds_max)
             || forwards + publish.destinations.len() > limits.outbox_messages_max as usize
@@ -149,10 +156,13 @@ impl Partition {
         if is_full {
             return None;
         }
-        let view = publish.record.view();
         let destinations = (&publish.destinations[..], &publish.cuts[..]);
         let plan = self.plan_spread(&view, destinations, Awaited::ByClient(uid), fx);
-        (!plan.refused).then_some(plan)
+        if plan.refused {
+            return None;
+        }
+        self.disk_budget.take(bytes);
+        Some(plan)
     }
 
     /// Whether so much of a session is held up by a destination that refuses that nothing is added to it (I9): a client may come again

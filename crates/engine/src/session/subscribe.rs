@@ -90,7 +90,8 @@ impl Partition {
             SessionRoom::Short | SessionRoom::None => false,
         };
         // One that is there is taken again: clients do so whenever they come back, and it takes the place of the old one (M47).
-        let has_room = has_memory && self.disk_room == DiskRoom::Enough;
+        let bytes = subscription.filter.len();
+        let has_room = has_memory && self.disk_room_for(bytes) == DiskRoom::Enough;
         let before = session.find(subscription.share.as_deref(), &subscription.filter);
         let before = before.map(|at| Asked::of(&session.subscriptions[at]));
         let new = before.is_none() && !is_made;
@@ -101,6 +102,7 @@ impl Partition {
             if !has_room || !all.fits(max) {
                 return SubscribeResult::QuotaExceeded;
             }
+            self.disk_budget.take(bytes);
             open.reserved += one;
             subscribing.reserved += one;
         }

@@ -3,9 +3,9 @@
 use courser_contract::{
     ConnectRefusal, DetachCause, Dropped, QoS, Refusal, Settled, SubscribeResult, Subscription,
 };
-use courser_engine::DiskRoom;
+use courser_engine::{DiskBudget, DiskRoom};
 
-use crate::people::{clean, durable, will};
+use crate::people::{clean, durable, publish_qos2, release, will};
 use crate::world::{DURABLE, OTHER, Options, World, to};
 
 const GRANTED: SubscribeResult = SubscribeResult::Granted(QoS::AtLeastOnce);
@@ -164,4 +164,43 @@ fn on_a_full_disk_a_retained_message_can_be_cleared_m47() {
     assert_eq!(world.publishes[new].1, refused);
     assert_eq!(retained(&mut world), 1);
     assert_eq!(world.fx.dropped.get(&Dropped::DiskFull), None);
+}
+
+/// What was let in and not yet written was counted nowhere, so a burst was let in that was larger than the reserve.
+#[test]
+fn m4_a_burst_is_let_in_as_far_as_the_disk_has_room_for_all_of_it() {
+    let mut world = World::new();
+    let budget = DiskBudget::default();
+    for place in [DURABLE, OTHER] {
+        world.call(place, |it, _, _| it.share_disk_budget(&budget));
+    }
+    let a = durable(&mut world, "a");
+    world.subscribe(a, qos1("t"));
+    world.detach(a, DetachCause::Lost);
+    let sender = durable(&mut world, "sender");
+    publish_qos2(&mut world, sender, 5, "t", "held", 11);
+    world.settle();
+    let large = "x".repeat(1_000);
+    budget.fill(2_500);
+    let sent = [0, 1, 2].map(|_| world.send("t", &large, QoS::AtLeastOnce));
+    // Those that are written once more elsewhere need the room for that, too.
+    publish_qos2(&mut world, sender, 6, "t", &large, 12);
+    let small = world.send("t", "small", QoS::AtLeastOnce);
+    assert!(budget.has_refused() && !budget.has_refused());
+    world.settle();
+    let refused = Settled::Refused(Refusal::QuotaExceeded);
+    let results = sent.map(|at| world.publishes[at].1);
+    assert_eq!(results, [Settled::Ok, Settled::Ok, refused]);
+    assert!(world.is_acked(small), "what fits is taken");
+    assert_eq!(world.clients[sender].pubrec[1], (6, refused, true));
+    // What ends something is not asked for room, and there is no shortage behind the burst.
+    budget.fill(0);
+    release(&mut world, sender, 5);
+    assert_eq!(world.clients[sender].pubcomp, [(5, true)]);
+    world.attach(a, Options::durable());
+    assert_eq!(world.got(a), ["held", &large, &large, "small"]);
+    budget.fill(2_500);
+    let after = world.send("t", "after", QoS::AtLeastOnce);
+    world.settle();
+    assert!(world.is_acked(after));
 }

@@ -41,6 +41,21 @@ impl<D: Disk> Log<D> {
         self.active.bytes - self.active.offset
     }
 
+    /// Bytes of records that have room before the reserve has to pay for them; 0 while room is short. A batch that does not fit into what is
+    /// left of a segment leaves that unused, at most a quarter (M45). Half a segment is for what batches take besides.
+    #[must_use]
+    pub fn above_reserve(&self) -> u64 {
+        let segment = self.config.segment_bytes();
+        let there = match self.space.state {
+            SpaceState::Enough => self.space.ready_bytes.saturating_add(self.space.free_bytes),
+            SpaceState::Low => return 0,
+        };
+        let reserve = u64::from(self.config.reserve_segments) * segment;
+        let above = there.saturating_add(self.left_in_segment());
+        let above = above.saturating_sub(reserve + segment / 2);
+        above - above / 4
+    }
+
     /// Bytes of the disk that segments take: those with batches, those that are ready, those that hold nothing and those that are to be removed, each
     /// of the size that it was made with.
     #[must_use]

@@ -7,6 +7,7 @@ use courser_engine::DiskRoom;
 use courser_log::{Disk, SpaceState, WriteError};
 
 use super::{Clockwork, SYNC_AFTER, Writer};
+use crate::stations::orders::OrderReceiver;
 
 /// How often the free space is looked at: while it is short, and while nothing happens that would show it.
 const SPACE_LOOK: Duration = Duration::from_millis(200);
@@ -163,6 +164,7 @@ impl<D: Disk> Writer<D> {
             SpaceState::Enough => DiskRoom::Enough,
             SpaceState::Low => DiskRoom::Short,
         };
+        self.share_room();
         self.let_go(room);
         if self.state.set_room(room) {
             self.looked = Instant::now();
@@ -170,6 +172,18 @@ impl<D: Disk> Writer<D> {
             if room == DiskRoom::Short {
                 self.wake_shards();
             }
+        }
+    }
+
+    /// Gives each shard its part of what the disk has above the reserve, without what all of them have under way: else a burst would be let in
+    /// that is larger than that (M4).
+    pub(super) fn share_room(&mut self) {
+        let above = self.log.above_reserve();
+        let shards = &mut self.shards[..self.ends_with];
+        let under_way: u64 = shards.iter_mut().map(OrderReceiver::under_way).sum();
+        let part = above.saturating_sub(under_way) / shards.len().max(1) as u64;
+        for shard in shards {
+            shard.allow(part);
         }
     }
 
@@ -184,6 +198,6 @@ impl<D: Disk> Writer<D> {
     }
 
     fn is_short(&self) -> bool {
-        self.state.room() == DiskRoom::Short
+        self.state.wants_room()
     }
 }

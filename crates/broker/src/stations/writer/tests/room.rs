@@ -218,3 +218,41 @@ fn m47_a_writer_that_waits_for_room_says_for_how_long() {
     assert_eq!(world.state.waiting(), None, "behind {answered} orders");
     world.end();
 }
+
+/// Each shard knew only whether there was room, so all of them together ordered more than there was (M4).
+#[test]
+fn m4_what_shards_may_order_is_what_the_disk_has_without_what_is_under_way() {
+    const GATHERS: usize = 1 << 30;
+    let mut world = World::new(2);
+    let before = world.senders[1].left(0);
+    assert_eq!(world.senders[0].left(0), before, "each has its part");
+    world.senders[0].tell_ordered(GATHERS);
+    world.begin();
+    world.order(1, Mark::Synced, 1..2);
+    world.done(1);
+    // What was written may be told once more.
+    world.order(1, Mark::Synced, 2..3);
+    world.done(1);
+    let after = world.senders[1].left(0);
+    assert!(
+        before - after >= (GATHERS / 2) as u64,
+        "{before} B were left, and then {after} B"
+    );
+    assert!(
+        world.senders[0].left(GATHERS) >= after,
+        "of what is left each has its part"
+    );
+    // No room: nothing new may be ordered by anyone.
+    world.disk.set_capacity(Some(world.disk.used()));
+    let deadline = Instant::now() + PATIENCE;
+    for index in 3.. {
+        world.order_large(Mark::Written, index);
+        if world.senders[0].left(GATHERS) == 0 && world.senders[1].left(0) == 0 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "it is told");
+        thread::sleep(Duration::from_millis(5));
+    }
+    world.disk.set_capacity(None);
+    world.end();
+}
