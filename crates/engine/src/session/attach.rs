@@ -88,7 +88,7 @@ impl Partition {
         let is_stored = self.state.by_client.contains_key(&attach.client_id);
         let is_kept = attach.expiry_seconds > 0;
         let bytes = attach.will.as_deref().map_or(0, weight::will_bytes);
-        match self.disk_room_for(bytes) {
+        let fits = match self.disk_room_for(bytes) {
             DiskRoom::Enough => {
                 self.disk_budget.take(bytes);
                 true
@@ -104,7 +104,11 @@ impl Partition {
                 }
                 fits
             }
+        };
+        if !fits {
+            self.disk_budget.note_refused();
         }
+        fits
     }
 
     /// Whether a client has a session that does not become much larger with what it brings.

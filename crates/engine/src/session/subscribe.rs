@@ -91,7 +91,7 @@ impl Partition {
         };
         // One that is there is taken again: clients do so whenever they come back, and it takes the place of the old one (M47).
         let bytes = subscription.filter.len();
-        let has_room = has_memory && self.disk_room_for(bytes) == DiskRoom::Enough;
+        let has_disk = self.disk_room_for(bytes) == DiskRoom::Enough;
         let before = session.find(subscription.share.as_deref(), &subscription.filter);
         let before = before.map(|at| Asked::of(&session.subscriptions[at]));
         let new = before.is_none() && !is_made;
@@ -99,7 +99,10 @@ impl Partition {
             let one = Sizes::of(subscription.share.as_deref(), &subscription.filter);
             let open = self.lead.open_requests.entry(uid.0).or_default();
             let all = session.subscriptions.sizes() + open.reserved + one;
-            if !has_room || !all.fits(max) {
+            if !has_disk {
+                self.disk_budget.note_refused();
+            }
+            if !has_memory || !has_disk || !all.fits(max) {
                 return SubscribeResult::QuotaExceeded;
             }
             self.disk_budget.take(bytes);

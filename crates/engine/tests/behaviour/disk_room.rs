@@ -204,3 +204,24 @@ fn m4_a_burst_is_let_in_as_far_as_the_disk_has_room_for_all_of_it() {
     world.settle();
     assert!(world.is_acked(after));
 }
+
+/// Where nothing else is written nobody would look at the disk again: what was refused once was refused for good.
+#[test]
+fn m47_who_is_refused_for_want_of_room_has_it_looked_for() {
+    let mut world = World::new();
+    let budget = DiskBudget::default();
+    for place in [DURABLE, OTHER] {
+        world.call(place, |it, _, _| it.share_disk_budget(&budget));
+    }
+    let kept = durable(&mut world, "kept");
+    budget.fill(0);
+    assert_eq!(subscribed(&mut world, kept, &[qos1("t")]), [FULL]);
+    assert!(budget.has_refused());
+    let new = world.client("new");
+    assert_eq!(comes(&mut world, new, with_will(100)), NO_DISK);
+    assert!(budget.has_refused());
+    budget.fill(1_000);
+    assert_eq!(comes(&mut world, new, with_will(100)), Ok(()));
+    assert_eq!(subscribed(&mut world, kept, &[qos1("t")]), [GRANTED]);
+    assert!(!budget.has_refused());
+}
