@@ -14,13 +14,13 @@ class NoSmallDisk(Exception):
 
 
 class SmallDisk:
-    """20 MiB at `folder`/mount, until it is left."""
+    """20 MiB or as many bytes as are asked for at `folder`/mount, until it is left."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, size: int = BYTES):
         self.image, self.mount = folder / "image", folder / "mount"
         self.mount.mkdir(parents=True)
         self.image.write_bytes(b"")
-        os.truncate(self.image, BYTES)
+        os.truncate(self.image, size)
         self._run("mkfs.ext4", "-q", "-O", "^has_journal", "-m", "0", str(self.image))
         self._run("mount", "-o", "loop", str(self.image), str(self.mount))
 

@@ -1,11 +1,13 @@
 """What the broker does when its disk fails, is slow or is full: real system calls that fail, a real small file system."""
 
+import concurrent.futures
 import contextlib
 import os
 import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -15,7 +17,7 @@ import wire
 from broker import Courser
 from raw import RawClient
 from scenario import Raw
-from small_disk import NoSmallDisk, SmallDisk
+from small_disk import BYTES, NoSmallDisk, SmallDisk
 from wire import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, V3, V5
 
 pytestmark = pytest.mark.courser
@@ -158,10 +160,10 @@ def readiness(found: Courser) -> tuple[int, str]:
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    """Where a file system of 20 MiB is."""
+def small_disk(tmp_path, request):
+    """Where a file system of 20 MiB is, or of as many bytes as the test asks for."""
     try:
-        disk = SmallDisk(tmp_path)
+        disk = SmallDisk(tmp_path, getattr(request, "param", BYTES))
     except NoSmallDisk as error:
         pytest.skip(str(error))
     yield disk.mount
@@ -330,6 +332,54 @@ def test_m47_nobody_uses_the_reserve_of_a_full_disk_up(small_disk):
         heir.answer(heir.expect(PUBLISH, payload=small.payload))
     heir.ping()
     seconds_until_accepted(raw.connect("pub"), raw.topic())
+    raw.release()
+    assert found.stop() == 0
+
+
+def burst(publishers: list[RawClient], topics: list[str], size: int) -> list[int]:
+    """Each publisher sends one message, numbered by its place, all at once; gives the reason codes of their PUBACKs."""
+    gate = threading.Barrier(len(publishers))
+
+    def send(place: int) -> int:
+        payload = b"%06d" % place + bytes(size)
+        gate.wait()
+        return publish(publishers[place], topics[place % len(topics)], payload, 1)
+
+    with concurrent.futures.ThreadPoolExecutor(len(publishers)) as senders:
+        return list(senders.map(send, range(len(publishers))))
+
+
+@pytest.mark.parametrize("small_disk", [100 << 20], indirect=True, ids=["100MiB"])
+def test_m4_m47_a_burst_is_taken_as_far_as_there_is_room_for_it(small_disk):
+    """90 clients send 1,000 KiB each at the same moment to a disk that has 66 MiB: what was let in before anybody knew that the disk is short
+    has room above the reserve. So all are answered, a start killed again and again comes up, and once all is drained publishes are taken again.
+    """
+    found = broker(small_disk / "broker", segment_bytes="4MiB").start()
+    raw = Raw(found, V5)
+    names = [f"absent {number}" for number in range(24)]
+    topics = [raw.topic(str(number)) for number in range(len(names))]
+    for name, topic in zip(names, topics, strict=True):
+        absent, _ = raw.resume(name)
+        absent.subscribe(topic, qos=1)
+        absent.close()
+    publishers = [raw.connect(f"pub {number}") for number in range(90)]
+    reasons = burst(publishers, topics, 1000 << 10)
+    assert set(reasons) == {0, 0x97}
+    assert readiness(found) == (200, "ready\n")
+    # The reserve pays for what is there: sessions come back, also behind each kill.
+    for _ in range(8):
+        found.stop(signal.SIGKILL)
+        found.start()
+    for at, name in enumerate(names):
+        absent, present = raw.resume(name)
+        assert present
+        missing = {place for place, reason in enumerate(reasons) if place % len(names) == at and reason == 0}
+        while missing:
+            packet = absent.expect(PUBLISH)
+            missing.remove(int(packet.payload[:6]))
+            absent.answer(packet)
+        absent.ping()
+    seconds_until_accepted(raw.connect("pub"), topics[0])
     raw.release()
     assert found.stop() == 0
 
