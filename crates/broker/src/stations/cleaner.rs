@@ -1,4 +1,5 @@
-//! The cleaner's place in the process: between the reader's jobs, a step at a time (M41).
+//! The cleaner's place in the process: between the reader's jobs, a step at a time (M41). It has its turn when none waits, and while they do
+//! behind so many of them.
 //!
 //! It asks the log through the writer, which owns it, and writes by orders as a shard does; so there stays one writer for a disk,
 //! and what it writes shares batches and syncs with live traffic.
@@ -21,6 +22,43 @@ const BUDGET_LOOK: Duration = Duration::from_millis(200);
 
 /// How often it looks whether the start is over.
 const START_LOOK: Duration = Duration::from_millis(200);
+
+/// Jobs after which the cleaner has a step although others wait.
+const TURN_JOBS: u32 = 16;
+
+/// And the time: as long as a job waits for a step at most, about. So the cleaner has up to half of the reader while checkpoints come without an end.
+const TURN_TIME: Duration = Duration::from_millis(4);
+
+/// The jobs since the cleaner's last step.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    jobs: u32,
+    since: Instant,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self {
+            jobs: 0,
+            since: Instant::now(),
+        }
+    }
+}
+
+impl Turn {
+    /// One more. The time is that of the jobs: what the reader slept before the first one is none.
+    pub(crate) fn job(&mut self) {
+        if self.jobs == 0 {
+            self.since = Instant::now();
+        }
+        self.jobs += 1;
+    }
+
+    /// Whether the cleaner's step comes before the next job.
+    pub(crate) fn is_due(&self) -> bool {
+        self.jobs >= TURN_JOBS || self.jobs > 0 && self.since.elapsed() >= TURN_TIME
+    }
+}
 
 /// The writer's ends.
 #[derive(Debug)]

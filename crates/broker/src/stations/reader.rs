@@ -17,7 +17,7 @@ use courser_log::{
     PrepareJob, Prepared, Source, Survey, Synced,
 };
 
-use super::cleaner::{CleanerStation, Pause};
+use super::cleaner::{CleanerStation, Pause, Turn};
 use super::disk::{Counter, DiskFailure, DiskState};
 use super::requests::{HeldData, NotHeld, RequestDoor};
 use crate::causes::with_causes;
@@ -108,6 +108,7 @@ pub(crate) struct Reader<D: Disk> {
     pub(crate) state: Arc<DiskState>,
     pub(crate) open: HashMap<PartitionId, CheckpointWriter<D>>,
     pub(crate) cleaner: CleanerStation<D>,
+    pub(crate) turn: Turn,
     /// A checkpoint was given up, and that was told; none has ended since.
     pub(crate) is_held_up: bool,
 }
@@ -172,14 +173,22 @@ where
         }
     }
 
-    /// The next job; none: the cleaner has time for a step. Jobs go first: a shard waits for them, and at the worst the writer.
+    /// The next job; none: the cleaner has time for a step. Jobs go first, since a shard waits for them, and at the worst the writer; but
+    /// not all of them: they may come without an end, and what gives room is the cleaner.
     fn next(&mut self) -> Result<Option<Job<D>>, mpsc::RecvError> {
-        match self.jobs.try_recv() {
-            Ok(job) => return Ok(Some(job)),
-            Err(mpsc::TryRecvError::Empty) => {}
-            Err(mpsc::TryRecvError::Disconnected) => return Err(mpsc::RecvError),
+        if !self.turn.is_due() {
+            match self.jobs.try_recv() {
+                Ok(job) => {
+                    self.turn.job();
+                    return Ok(Some(job));
+                }
+                Err(mpsc::TryRecvError::Empty) => {}
+                Err(mpsc::TryRecvError::Disconnected) => return Err(mpsc::RecvError),
+            }
         }
-        match self.cleaner.step() {
+        let pause = self.cleaner.step();
+        self.turn = Turn::default();
+        match pause {
             Pause::None => Ok(None),
             Pause::Job => self.jobs.recv().map(Some),
             Pause::For(time) => match self.jobs.recv_timeout(time) {
@@ -275,6 +284,52 @@ where
                 error,
                 "a partition cannot be saved; it is tried again until it can"
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use courser_log::testing::MemDisk;
+    use courser_log::{Manifests, NodeIdentity};
+
+    /// Checkpoints under way all the time left it no turn: the log grew for as long as they came.
+    #[test]
+    fn m41_the_cleaner_has_its_turn_while_jobs_wait() {
+        let state = Arc::new(DiskState::new(0));
+        let (jobs, jobs_taken) = mpsc::channel();
+        let writer = Arc::new(Doze::default());
+        let (cleaner, ports) =
+            CleanerStation::new(jobs.clone(), Arc::clone(&writer), Arc::clone(&state));
+        let (prepared, _prepared_taken) = mpsc::channel();
+        let (requests, _requests_taken) = RequestDoor::new(&writer);
+        let mut reader = Reader::<MemDisk> {
+            jobs: jobs_taken,
+            prepared,
+            writer,
+            requests,
+            checkpoints: None,
+            shards: Vec::new(),
+            state,
+            open: HashMap::new(),
+            cleaner,
+            turn: Turn::default(),
+            is_held_up: false,
+        };
+        let (store, _) =
+            CheckpointStore::open(MemDisk::new(), NodeIdentity(7)).expect("an empty folder");
+        let none = Manifests::new();
+        let cleaner = Cleaner::new(MemDisk::new(), store, none, CheckpointNeeds, 1 << 20);
+        reader.cleaner.begin(Box::new(cleaner));
+        for _ in 0..100 {
+            jobs.send(Job::Look).expect("it is there");
+        }
+        let mut taken = 0;
+        while ports.questions.try_recv().is_err() {
+            assert!(reader.next().expect("jobs are there").is_some());
+            taken += 1;
+            assert!(taken < 20, "the cleaner has not been asked");
         }
     }
 }

@@ -11,7 +11,7 @@ use courser_contract::{Recalled, ShardId};
 use courser_log::LogConfig;
 use courser_memory::{Component, Scope};
 
-use super::cleaner::CleanerStation;
+use super::cleaner::{CleanerStation, Turn};
 use super::disk::DiskState;
 use super::medium::Medium;
 use super::orders::{OrderReceiver, OrderSender, orders};
@@ -191,6 +191,7 @@ impl Stations {
             state: Arc::clone(&state),
             open: HashMap::new(),
             cleaner,
+            turn: Turn::default(),
             is_held_up: false,
         };
         let reader = spawn("log-reader", move || reader.run())?;
