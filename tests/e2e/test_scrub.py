@@ -1,7 +1,8 @@
-"""A byte that changes on the disk under a running broker: the scrub finds it and says whom it concerns."""
+"""A byte that changes on the disk under a running broker: the scrub finds it and says whom it concerns; a checkpoint is written again."""
 
 import json
 import re
+import signal
 import subprocess
 
 import pytest
@@ -70,6 +71,63 @@ def test_damage_under_a_running_broker(brokers):
     after = inspect(server, "folder", "data")
     assert "DAMAGE in segment {} at byte {}".format(*damaged) in after
     assert raw.client_id("absent") in after
+
+
+def flip(path) -> None:
+    """Changes one bit in the middle of a file."""
+    with path.open("r+b") as file:
+        at = path.stat().st_size // 2
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 0x01]))
+
+
+def test_m42_a_checkpoint_that_is_damaged_under_a_running_broker_is_told_and_written_again(brokers):
+    """Also where nothing has come to its partition since, and where its manifest is. A start after kill -9 has everything."""
+    server = brokers.own(scrub_period="1s", sys_interval=0)
+    server.keep_port = True
+    raw = Raw(server, V5)
+    absent, _ = raw.resume("absent")
+    absent.subscribe("kept", qos=1)
+    absent.close()
+    publisher = raw.connect("pub")
+    for number in range(MESSAGES):
+        publisher.publish("kept", b"message-%04d" % number + b"x" * SIZE, qos=1)
+    raw.release()
+    # Which saves the partition.
+    assert server.stop() == 0
+    server.start()
+    folder = server.folder / "data" / "checkpoints"
+    saved = max(folder.glob("*.ckp"), key=lambda path: path.stat().st_size)
+    partition = saved.name.split("-")[0]
+    for times, pattern in enumerate([f"{partition}-*.ckp", f"{partition}-*.ckp", f"{partition}.manifest"], 1):
+        (damaged,) = folder.glob(pattern)
+        flip(damaged)
+        until(lambda times=times: server.output().count("event=checkpoint_renewed") == times, "it is written again")
+        told = re.findall("event=file_damaged file=checkpoints/([^ ]+)", server.output())
+        assert len(told) == times and told[-1] == damaged.name
+        assert server.metric("courser_scrub_damages_total") == times
+        assert server.metric("courser_scrub_damaged_places") == 0
+    server.stop(signal.SIGKILL)
+
+    server.start()
+    assert "set_aside" not in server.output()
+    client, present = raw.resume("absent")
+    assert present and delivers(client, range(MESSAGES))
+    raw.release()
+    assert server.stop() == 0
+
+
+def test_a_damaged_file_beside_the_log_is_told(brokers):
+    """What identifies the folder: the server goes on, and `courser inspect damage` says what to do before the next start."""
+    server = brokers.own(scrub_period="1s", sys_interval=0)
+    flip(server.folder / "data" / "node")
+    until(lambda: "event=file_damaged file=node" in server.output(), "it is found")
+    assert server.metric("courser_scrub_damaged_places") == 1
+    (file,) = json.loads(inspect(server, "damage", "--server", "data", "-o", "json"))["rotten_files"]
+    assert file["file"] == "node" and "backup" in file["ends_by"]
+    assert "node" in inspect(server, "damage", "--server", "data")
 
 
 def delivers(client, numbers) -> bool:

@@ -139,6 +139,22 @@ pub struct Damage {
     pub accepted: Vec<String>,
     /// Damage that the scrub has found since the start in segments that still hold something.
     pub rotten: Vec<RottenPlace>,
+    /// Checkpoints that count, their manifests, and files beside them, that the scrub has found damaged since the start.
+    pub rotten_files: Vec<RottenFile>,
+}
+
+/// A file of the data folder that is damaged. What it says is in memory; a start would need it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RottenFile {
+    /// Its path within the data folder.
+    pub file: String,
+    /// The partition whose checkpoint it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<u16>,
+    /// What is known of it.
+    pub what: String,
+    /// What ends it.
+    pub ends_by: String,
 }
 
 /// Damage in a segment that is in use. What it concerns is served from memory; a start would stop there.

@@ -9,7 +9,7 @@ use courser_contract::{CloseCause, WallMs};
 use jiff::Timestamp;
 
 use crate::api::{
-    Backup, BackupPartition, Client, Damage, Event, Listener, Retained, RetainedDetail,
+    Backup, BackupPartition, Client, Damage, Event, Listener, Retained, RetainedDetail, RottenFile,
     RottenPlace, Session, SetAside, StoppedStream, Subscription, TraceLine,
 };
 use crate::routes::backups::word;
@@ -220,8 +220,15 @@ impl From<NodeState> for Damage {
                 .map(|(id, stream)| format!("{stream} of partition {}", id.0))
                 .collect(),
         });
+        let rotten_files = state.rotten_files.iter().map(|it| RottenFile {
+            file: it.file.clone(),
+            partition: it.partition.map(|id| id.0),
+            what: it.what.clone(),
+            ends_by: it.ends_by().to_owned(),
+        });
         Self {
             rotten: rotten.collect(),
+            rotten_files: rotten_files.collect(),
             set_aside: state.set_aside.iter().map(SetAside::from).collect(),
             stopped: state.stopped.iter().map(StoppedStream::from).collect(),
             stopped_places: state.stopped_places,

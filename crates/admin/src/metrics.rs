@@ -86,7 +86,7 @@ pub(crate) struct Snapshot {
     /// Partitions that are set aside, and places whose record the disk has lost.
     set_aside: u64,
     stopped_places: u64,
-    /// Places of segments in use that the scrub has found damaged.
+    /// Places of segments in use, and files beside them, that the scrub has found damaged.
     rotten: u64,
     /// Listeners with the second until which their certificates are valid.
     certificates: Vec<(String, i64)>,
@@ -130,7 +130,7 @@ impl Snapshot {
             waits_for_room: control.waits_for_room().map_or(0.0, |it| it.as_secs_f64()),
             set_aside: damage.set_aside.len() as u64,
             stopped_places: damage.stopped_places,
-            rotten: damage.rotten.len() as u64,
+            rotten: (damage.rotten.len() + damage.rotten_files.len()) as u64,
             certificates: control.certificates(),
             refused_at_doors: control.refused_at_doors(),
             operator_logins: control.operator_logins(),

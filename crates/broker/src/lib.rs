@@ -86,7 +86,7 @@ pub use node::{FolderError, layout};
 pub use peer::Authentication;
 pub use repair::{
     Accepted, Behind, Examined, Fault, Finding, LostEntries, NodeState, Order, RepairError,
-    RottenPlace, SetAside, StoppedStream, Verb, examine, repair,
+    RottenFile, RottenPlace, SetAside, StoppedStream, Verb, examine, repair,
 };
 pub use stations::{DiskFailure, FoundInLog, Progress, StartStep, StationsError};
 pub use sys::ShardReport;

@@ -9,8 +9,12 @@
 //! A segment of which something could not be read for a stream that wanted it is looked at before all others, also where the scrub is turned
 //! off: the streams that need the same damage and have not come to it are told with that one.
 //!
+//! Checkpoints that count and the file `node` are read as well, once a period ([`files`]): each start has read them, so nothing of that is noted. A
+//! partition has in memory what a damaged one was to keep, and writes another.
+//!
 //! A segment that is used again while it is read looks damaged: damage counts only if the log still has the segment afterwards.
 
+mod files;
 mod missing;
 mod progress;
 #[cfg(test)]
@@ -21,7 +25,7 @@ use self::progress::Progress;
 
 use std::cell::RefCell;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
@@ -72,7 +76,10 @@ impl Scrub {
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut scrubber = Scrubber {
+            data: folder.path().to_owned(),
             folder: folder.log(),
+            files_read: Instant::now(),
+            checkpoints_seen: 0,
             progress: Progress::read(&folder.scrub()),
             noted_in: folder.scrub(),
             door,
@@ -105,7 +112,13 @@ impl Scrub {
 }
 
 struct Scrubber {
+    data: PathBuf,
+    /// That of the segments.
     folder: PathBuf,
+    /// When all files beside them were read the last time.
+    files_read: Instant,
+    /// How many checkpoints were written when it was looked the last time whether those that were damaged are whole.
+    checkpoints_seen: u64,
     progress: Progress,
     /// The file for that.
     noted_in: PathBuf,
@@ -129,6 +142,7 @@ impl Scrubber {
         loop {
             self.rest(LOOK)?;
             self.look_at_suspects()?;
+            self.look_at_files()?;
             let period = self.period();
             let may = !period.is_zero() && self.control.status() == Status::Serving;
             if may && self.progress.is_due(clock::system(), period) {
@@ -178,6 +192,7 @@ impl Scrubber {
         let next = self.progress.go_on(clock::system());
         for segment in segments.iter().filter(|it| it.segment >= next) {
             self.look_at_suspects()?;
+            self.look_at_files()?;
             let period = self.period();
             if period.is_zero() {
                 return Ok(());
@@ -244,24 +259,35 @@ impl Scrubber {
         read: impl FnOnce(SlowFile<'_>) -> Result<T, InspectError>,
     ) -> Result<Result<T, InspectError>, Stopped> {
         let path = self.folder.join(segment.file_name());
-        forget_pages(&path);
-        let opened = loop {
-            match RealFile::read_only(&path) {
-                // It says nothing of the segment.
-                Err(error) if is_passing(&error) => self.rest(LOOK)?,
-                opened => break opened,
-            }
-        };
-        let found = match opened {
-            Ok(file) => read(SlowFile::new(file, |file, buf, at| {
-                self.read_some(file, buf, at)
-            })),
+        let found = match self.open(&path)? {
+            Ok(file) => read(file),
             Err(error) => Err(error.into()),
         };
         forget_pages(&path);
+        self.go_on()?;
+        Ok(found)
+    }
+
+    /// Opens a file to be read at the pace.
+    fn open(&self, path: &Path) -> Result<io::Result<SlowFile<'_>>, Stopped> {
+        forget_pages(path);
+        loop {
+            match RealFile::read_only(path) {
+                // It says nothing of the file.
+                Err(error) if is_passing(&error) => self.rest(LOOK)?,
+                Err(error) => return Ok(Err(error)),
+                Ok(file) => {
+                    let read = |file: &RealFile, buf: &mut [u8], at| self.read_some(file, buf, at);
+                    return Ok(Ok(SlowFile::new(file, read)));
+                }
+            }
+        }
+    }
+
+    fn go_on(&self) -> Result<(), Stopped> {
         match self.stop.load(Ordering::Acquire) {
             true => Err(Stopped),
-            false => Ok(found),
+            false => Ok(()),
         }
     }
 

@@ -264,7 +264,7 @@ metrics! {
         |it| disk(it, "scrub_passes");
     "scrub_damages", Counter of Things, "Damaged places that were found by that",
         |it| disk(it, "scrub_damages");
-    "scrub_damaged_places", Gauge of Things, "Those in segments that still hold something: courser inspect damage says whom they concern",
+    "scrub_damaged_places", Gauge of Things, "Those in segments that still hold something, and damaged checkpoints and files beside them: courser inspect damage says what they concern",
         |it| one(it.rotten);
     "log_entries_skipped", Counter of Things, "Entries that were not applied because of courser repair --skip",
         |it| disk(it, "log_entries_skipped");

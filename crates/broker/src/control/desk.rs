@@ -103,6 +103,11 @@ pub(crate) enum Question {
         from: ReferenceSearch,
         answer: Sender<Page<LostReference, ReferenceSearch>>,
     },
+    /// The checkpoint of a partition is damaged on the disk: another one is to take its place.
+    Renew {
+        partition: PartitionId,
+        answer: Sender<()>,
+    },
     /// Few enough topics for a turn.
     ClearRetained {
         partition: PartitionId,

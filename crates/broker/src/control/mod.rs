@@ -569,6 +569,13 @@ impl Control {
         .await
     }
 
+    /// Has the checkpoint of a partition written again, which is damaged on the disk. False: its shard has no time for that at the moment, or has stopped.
+    pub(crate) fn renew(&self, partition: PartitionId) -> bool {
+        let desk = &self.desks[usize::from(self.places.shard_of(partition).0)];
+        let (answer, _) = oneshot::channel();
+        desk.lay(Question::Renew { partition, answer }).is_ok()
+    }
+
     /// Which streams of a partition need records that a segment does not give any more; and has the partition saved soon, where a start
     /// would have to replay them. For a thread that may wait. Nothing, or not all of it, when the shard has stopped.
     pub(crate) fn needs(&self, partition: PartitionId, missing: Missing) -> Vec<LostReference> {

@@ -20,4 +20,4 @@ pub(crate) mod state;
 pub use judge::{Behind, Fault, LostEntries};
 pub use offline::{Examined, Finding, RepairError, Verb, examine, repair};
 pub use orders::Order;
-pub use state::{Accepted, NodeState, RottenPlace, SetAside, StoppedStream};
+pub use state::{Accepted, NodeState, RottenFile, RottenPlace, SetAside, StoppedStream};

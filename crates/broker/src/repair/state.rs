@@ -27,6 +27,19 @@ pub struct NodeState {
     pub accepted: Vec<Accepted>,
     /// Damage that was found since the start in segments that still hold something, by segment.
     pub rotten: Vec<RottenPlace>,
+    /// Checkpoints that count, their manifests, and files beside them, that are damaged on the disk: found since the start.
+    pub rotten_files: Vec<RottenFile>,
+}
+
+/// A file of the data folder that is damaged, while what it says is in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RottenFile {
+    /// Its path within the data folder.
+    pub file: String,
+    /// The partition whose checkpoint it is, or whose manifest: another one is being written in its place.
+    pub partition: Option<PartitionId>,
+    /// What is known of it.
+    pub what: String,
 }
 
 /// Damage in a segment that is in use. What of it is in memory is served all the same.
@@ -151,6 +164,24 @@ impl fmt::Display for RottenPlace {
             "segment {} at byte {}: {}; {} messages that still wait are in it",
             self.segment, self.offset, self.what, self.messages
         )
+    }
+}
+
+impl RottenFile {
+    /// What ends it.
+    #[must_use]
+    pub const fn ends_by(&self) -> &'static str {
+        match self.partition {
+            Some(_) => "a new checkpoint, which is being written in its place",
+            None => "the same file from a backup of this folder, before the next start",
+        }
+    }
+}
+
+impl fmt::Display for RottenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, what, .. } = self;
+        write!(f, "{file}: {what}; what ends it: {}", self.ends_by())
     }
 }
 
@@ -301,6 +332,16 @@ impl SharedState {
                 .rotten
                 .sort_by_key(|place| (place.segment, place.offset));
         });
+    }
+
+    /// The scrub has looked at all files beside the segments, and found these. What was known before.
+    pub(crate) fn files_scrubbed(&self, found: Vec<RottenFile>) -> Vec<RottenFile> {
+        std::mem::replace(&mut self.told().state.rotten_files, found)
+    }
+
+    /// What a partition was saved in is whole again.
+    pub(crate) fn renewed(&self, id: PartitionId) {
+        self.change(|state| state.rotten_files.retain(|it| it.partition != Some(id)));
     }
 
     /// Only these segments still hold something.

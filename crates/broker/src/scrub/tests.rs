@@ -372,7 +372,10 @@ fn d8_damage_is_not_forgotten_while_the_writer_does_not_answer() {
         Arc::new(AtomicBool::new(false)),
     );
     let mut scrubber = Scrubber {
+        data: folder.path().to_owned(),
         folder: folder.path().join("log"),
+        files_read: Instant::now(),
+        checkpoints_seen: 0,
         progress: Progress::default(),
         noted_in: folder.path().join("scrub"),
         door: CopyDoor {

@@ -23,7 +23,7 @@ use self::schedule::Schedule;
 use super::Shard;
 use super::stop::Saves;
 use crate::clock::thread_cpu_us;
-use crate::stations::{CheckpointDone, Checkpointed, Job, Medium};
+use crate::stations::{CheckpointDone, CheckpointPlace, Checkpointed, Job, Medium};
 use crate::store::Stores;
 
 /// Pieces on their way to the reader at most: 1 MiB. The engine gathers slices, of whatever size, until a piece has 64 KiB.
@@ -104,6 +104,11 @@ impl Checkpoints {
     /// See [`Schedule::hasten`].
     pub(crate) fn hasten(&mut self, place: usize, entry: LogIndex) {
         self.schedule.hasten(place, entry);
+    }
+
+    /// See [`Schedule::renew`].
+    pub(crate) fn renew(&mut self, place: usize) {
+        self.schedule.renew(place);
     }
 
     /// Whether the next turn would go on, without anything from the reader.
@@ -201,9 +206,10 @@ impl Shard {
         thread_cpu_us() - begun
     }
 
-    /// Begins a checkpoint of the partition at `place`, if that has applied anything since its last one.
+    /// Begins a checkpoint of the partition at `place`, if that has applied anything since its last one, or that is damaged.
     fn begin_checkpoint(&mut self, checkpoints: &mut Checkpoints, place: usize) {
-        if !self.has_news(place, checkpoints.schedule.saved(place)) {
+        let renews = checkpoints.schedule.renews(place);
+        if !renews && !self.has_news(place, checkpoints.schedule.saved(place)) {
             return;
         }
         let saved = self.saveable(place);
@@ -218,6 +224,10 @@ impl Shard {
         checkpoints.send(Job::CheckpointBegins {
             partition: saved.id(),
             at,
+            place: match renews {
+                true => CheckpointPlace::OfDamaged,
+                false => CheckpointPlace::Behind,
+            },
             shard: self.hub.id,
         });
     }

@@ -121,6 +121,13 @@ impl Shard {
                 from,
                 answer,
             } => give(answer, self.needs(partition, &missing, from)),
+            Question::Renew { partition, answer } => {
+                let place = self.partitions.place(partition);
+                if let Some(checkpoints) = &mut self.checkpoints {
+                    checkpoints.renew(place);
+                }
+                give(answer, ());
+            }
             Question::ClearRetained {
                 partition,
                 topics,

@@ -41,7 +41,7 @@ pub(crate) use medium::Medium;
 pub(crate) use orders::orders;
 pub(crate) use orders::{Checkpointed, Mark, Order, OrderSender};
 pub use progress::{Progress, StartStep};
-pub(crate) use reader::{CheckpointDone, Job};
+pub(crate) use reader::{CheckpointDone, CheckpointPlace, Job};
 pub(crate) use recall::QuestionDoor;
 pub(crate) use recovery::{Found, Handed, RecoveredShard, Saved, found_in, without_metadata};
 #[cfg(test)]

@@ -35,6 +35,8 @@ pub(crate) enum Job<D: Disk> {
         partition: PartitionId,
         /// The entry.
         at: CheckpointAt,
+        /// Which writer it gets.
+        place: CheckpointPlace,
         /// Who waits for the answer.
         shard: ShardId,
     },
@@ -77,6 +79,15 @@ pub(crate) enum Job<D: Disk> {
     },
     /// Nothing more will come.
     End,
+}
+
+/// What a checkpoint is beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CheckpointPlace {
+    /// The one that counts, which is whole as far as anybody knows, and older.
+    Behind,
+    /// One that is damaged on the disk, perhaps at the same entry.
+    OfDamaged,
 }
 
 /// What came of a checkpoint.
@@ -137,8 +148,9 @@ where
                 Job::CheckpointBegins {
                     partition,
                     at,
+                    place,
                     shard,
-                } => self.begin(partition, at, shard),
+                } => self.begin(partition, at, place, shard),
                 Job::CheckpointPiece {
                     partition,
                     bytes,
@@ -208,10 +220,20 @@ where
         Ok(HeldData { cut, checkpoints })
     }
 
-    fn begin(&mut self, partition: PartitionId, at: CheckpointAt, shard: ShardId) {
+    fn begin(
+        &mut self,
+        partition: PartitionId,
+        at: CheckpointAt,
+        place: CheckpointPlace,
+        shard: ShardId,
+    ) {
         let store = self.checkpoints.as_ref();
         let store = store.expect("partitions are recovered before one is saved");
-        match store.writer(partition, at) {
+        let begun = match place {
+            CheckpointPlace::Behind => store.writer(partition, at),
+            CheckpointPlace::OfDamaged => store.renewing_writer(partition, at),
+        };
+        match begun {
             Ok(writer) => drop(self.open.insert(partition, writer)),
             Err(error) => {
                 self.failed(&error);

@@ -23,7 +23,7 @@ pub(super) fn run(arguments: &Damage) -> Exit {
             Output::Table => parts(&found, output)?,
             Output::Json | Output::Jsonl => output.value(&found)?,
         }
-        let is_whole = ["set_aside", "stopped", "rotten"]
+        let is_whole = ["set_aside", "stopped", "rotten", "rotten_files"]
             .iter()
             .all(|part| rows(&found, part).is_empty());
         Ok(if is_whole { Exit::Done } else { Exit::Refused })
@@ -51,6 +51,11 @@ fn parts(found: &Value, output: Output) -> Result<(), Exit> {
             "rotten",
             "damaged places of segments in use; what waits there is served from memory, and a start would stop it there",
             &["segment", "offset", "messages", "what", "streams"][..],
+        ),
+        (
+            "rotten_files",
+            "damaged files beside the segments; what they say is in memory, and a start would need them",
+            &["file", "what", "ends_by"][..],
         ),
     ];
     let mut is_whole = true;

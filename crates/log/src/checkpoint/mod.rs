@@ -212,6 +212,19 @@ impl<D: Disk> CheckpointStore<D> {
         CheckpointWriter::new(self.disk.clone(), self.node, partition, at)
     }
 
+    /// Begins a checkpoint of a partition whose last one, or the manifest of that, is damaged on the disk. It may be at the same entry: then it is
+    /// of the same state, and takes the place of the damaged one when all of it is durable.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn renewing_writer(
+        &self,
+        partition: PartitionId,
+        at: CheckpointAt,
+    ) -> Result<CheckpointWriter<D>, CheckpointError> {
+        CheckpointWriter::renewing(self.disk.clone(), self.node, partition, at)
+    }
+
     /// Reads the checkpoint that a manifest names.
     ///
     /// # Errors

@@ -27,6 +27,22 @@ fn take(store: &CheckpointStore<MemDisk>, index: u64) -> Result<Manifest, Checkp
     take_pieces(store, index, pieces(index))
 }
 
+/// In the place of one that is damaged.
+fn renew(store: &CheckpointStore<MemDisk>, index: u64) -> Result<Manifest, CheckpointError> {
+    let at = CheckpointAt {
+        index: LogIndex(index),
+        term: Term(1),
+    };
+    let mut writer = store.renewing_writer(PARTITION, at)?;
+    for piece in pieces(index) {
+        if let Err(error) = writer.piece(&piece) {
+            writer.give_up();
+            return Err(error);
+        }
+    }
+    writer.finish(live(index), Synced(BatchNumber(index * 2)))
+}
+
 fn take_pieces(
     store: &CheckpointStore<MemDisk>,
     index: u64,
@@ -453,4 +469,53 @@ fn i7_a_checkpoint_whose_manifest_is_missing_stays() {
     take(&again, 4).expect("taken");
     take(&store, 9).expect("taken");
     assert_eq!(read(&disk), Some(9));
+}
+
+/// A partition to which nothing comes has no later entry for a new one.
+#[test]
+fn i7_a_damaged_checkpoint_is_replaced_by_one_at_the_same_entry() {
+    for name in ["6-4.ckp", "6.manifest"] {
+        let disk = MemDisk::new();
+        let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+        take(&store, 4).expect("taken");
+        disk.rot(name, 100, 1);
+        renew(&store, 4).expect("taken");
+        assert_eq!(read(&disk.fork().power_loss(1)), Some(4), "{name}");
+        renew(&store, 9).expect("taken");
+        assert_eq!(read(&disk.fork().power_loss(1)), Some(9), "{name}");
+    }
+}
+
+/// Whatever ends it in the middle: one that counts is whole, if it was.
+#[test]
+fn i7_one_that_is_to_replace_another_leaves_that_as_it_is_until_it_is_durable() {
+    for call in [
+        Call::Write,
+        Call::Sync,
+        Call::Open,
+        Call::Read,
+        Call::Create,
+        Call::Rename,
+        Call::SyncDir,
+    ] {
+        for nth in 0.. {
+            let disk = MemDisk::new();
+            let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+            take(&store, 4).expect("taken");
+            disk.fail(call, nth, 1, ErrorKind::StorageFull);
+            let before = disk.failed();
+            let taken = renew(&store, 4);
+            if disk.failed() == before {
+                taken.expect("nothing has failed");
+                break;
+            }
+            for choice in [0, usize::MAX] {
+                let left = disk
+                    .fork()
+                    .power_loss_with(|most| choice.min(most), |_| Survival::Gone);
+                assert_eq!(read(&left), Some(4), "{call:?} {nth}");
+            }
+            assert_eq!(read(&disk.kill()), Some(4), "{call:?} {nth}");
+        }
+    }
 }

@@ -33,6 +33,8 @@ pub struct CheckpointWriter<D: Disk> {
     partition: PartitionId,
     at: CheckpointAt,
     name: String,
+    /// Another name until it is durable: it may take the place of the one that counts.
+    beside: Option<String>,
     file: D::File,
     file_crc: u32,
     offset: u64,
@@ -56,6 +58,28 @@ impl<D: Disk> CheckpointWriter<D> {
             made => made,
         };
         let file = file.map_err(not_made(&name))?;
+        Self::begun(disk, (node, partition, at), (name, None), file)
+    }
+
+    /// Beside the one that counts, whose name it takes if that is at the same entry.
+    pub(super) fn renewing(
+        disk: D,
+        node: NodeIdentity,
+        partition: PartitionId,
+        at: CheckpointAt,
+    ) -> Result<Self, CheckpointError> {
+        let name = file_name(partition, at.index);
+        let beside = format!("{name}.new");
+        let file = disk.create(&beside).map_err(not_made(&beside))?;
+        Self::begun(disk, (node, partition, at), (name, Some(beside)), file)
+    }
+
+    fn begun(
+        disk: D,
+        (node, partition, at): (NodeIdentity, PartitionId, CheckpointAt),
+        (name, beside): (String, Option<String>),
+        file: D::File,
+    ) -> Result<Self, CheckpointError> {
         let mut header = FileHeader::new_zeroed();
         header.magic = FILE_MAGIC;
         header.version = U16::new(CHECKPOINT_VERSION);
@@ -67,7 +91,7 @@ impl<D: Disk> CheckpointWriter<D> {
         let file_crc = crc32c::crc32c(&header.as_bytes()[..before_crc]);
         header.crc = U32::new(file_crc);
         if let Err(error) = file.write_at(&[IoSlice::new(header.as_bytes())], 0) {
-            remove_unfinished(&disk, &name);
+            remove_unfinished(&disk, beside.as_ref().unwrap_or(&name));
             return Err(failed("writing", &name)(error));
         }
         Ok(Self {
@@ -76,6 +100,7 @@ impl<D: Disk> CheckpointWriter<D> {
             partition,
             at,
             name,
+            beside,
             file,
             file_crc,
             offset: FILE_HEADER_BYTES,
@@ -170,7 +195,9 @@ impl<D: Disk> CheckpointWriter<D> {
 
     /// Ends it without one, and gives back the room that it took: on a full disk the next attempt needs it.
     pub fn give_up(self) {
-        remove_unfinished(&self.disk, &self.name);
+        // One that has its name may count.
+        let written = self.beside.as_ref().unwrap_or(&self.name);
+        remove_unfinished(&self.disk, written);
     }
 
     /// Everything is durable but the manifest's name.
@@ -184,6 +211,11 @@ impl<D: Disk> CheckpointWriter<D> {
             .write_at(&[IoSlice::new(end.as_bytes())], self.offset)
             .map_err(failed("writing", &self.name))?;
         self.file.sync().map_err(failed("syncing", &self.name))?;
+        // Behind a crash in between the manifest that is there names it: both are of the state at one entry.
+        if let Some(beside) = &self.beside {
+            let renamed = self.disk.rename(beside, &self.name);
+            renamed.map_err(failed("renaming", beside))?;
+        }
         let mut bytes = Vec::new();
         bytes
             .write_all(&manifest::encode(manifest, self.node))

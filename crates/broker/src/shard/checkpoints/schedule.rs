@@ -20,6 +20,8 @@ struct Turn {
     saved: CheckpointAt,
     /// The disk has lost an entry up to here: one that counts must be behind it.
     wanted: LogIndex,
+    /// The one that counts is damaged: another is written, whether or not there are news.
+    renews: bool,
 }
 
 impl Turn {
@@ -62,6 +64,7 @@ impl Schedule {
                 term: Term(0),
             },
             wanted: LogIndex(0),
+            renews: false,
         };
         Self {
             every,
@@ -103,7 +106,7 @@ impl Schedule {
             if !turn.is_due(stands, now) {
                 continue;
             }
-            if !has_news(place, turn.saved) {
+            if !turn.renews && !has_news(place, turn.saved) {
                 turn.due = stands + self.every;
             } else if longest.is_none_or(|(due, _)| turn.due < due) {
                 longest = Some((turn.due, place));
@@ -137,6 +140,18 @@ impl Schedule {
         }
     }
 
+    /// What the disk has of the checkpoint that counts at `place` is damaged, or its manifest is: another one takes its place soon. One that is under
+    /// way is another.
+    pub(super) fn renew(&mut self, place: usize) {
+        self.turns[place].renews = true;
+        self.bring_forward(place, 0);
+    }
+
+    /// Whether the next one at `place` takes the place of one that is damaged.
+    pub(super) fn renews(&self, place: usize) -> bool {
+        self.turns[place].renews
+    }
+
     /// A disk that is short of room gets some back only where a checkpoint lets segments go: once in a while all are due.
     pub(super) fn hurry(&mut self, stands: u64, now: Tick) {
         if now < self.hurry_at {
@@ -152,6 +167,7 @@ impl Schedule {
     pub(super) fn succeeded(&mut self, place: usize, at: CheckpointAt) {
         let turn = &mut self.turns[place];
         turn.saved = at;
+        turn.renews = false;
         if at.index < turn.wanted {
             self.bring_forward(place, 0);
         }
@@ -260,6 +276,21 @@ mod tests {
         );
         schedule.succeeded(1, at(25));
         assert_eq!(due(&mut schedule, EVERY, Tick(0)), None);
+    }
+
+    #[test]
+    fn i7_one_that_is_damaged_is_written_again_without_news_until_that_succeeds() {
+        let none = |_, _| false;
+        let mut schedule = saved_at_10();
+        schedule.renew(0);
+        assert_eq!(schedule.take_due(EVERY, Tick(0), none), Some(0));
+        assert!(schedule.renews(0) && !schedule.renews(1));
+        schedule.failed(0, EVERY, Tick(0));
+        let later = Tick(0).after_ms(AGAIN_MS);
+        assert_eq!(schedule.take_due(EVERY, later, none), Some(0));
+        schedule.succeeded(0, at(10));
+        assert!(!schedule.renews(0));
+        assert_eq!(schedule.take_due(EVERY, later, none), None);
     }
 
     /// Whoever has one of them saved looks once: nothing else may happen on its shard until the log has gone on as far again.
