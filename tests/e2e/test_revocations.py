@@ -167,3 +167,26 @@ def test_a_signal_without_a_change(tmp_path):
         assert told(broker, "certificates_same") == 0
         reload(broker)
         assert (told(broker, "certificates_same"), told(broker, "certificates_changed")) == (2, 0), broker.tail()
+
+
+def test_the_latest_of_two_lists_of_an_authority_counts(tmp_path):
+    """A new list is written behind the old one in the same file: who is revoked there stays out. A list that goes back is told."""
+    authority = Authority(tmp_path / "certificates")
+    lists = Lists(authority)
+    files = authority.issue("server", "server", doors.server_names())
+    bad = authority.issue("bad", "bad")
+    more = (
+        f'{LOOPBACK}, client_certificates = "required", identity = "common_name", '
+        f'client_authorities = "{authority.certificate}", client_revocations = "{lists.file}"'
+    )
+    old = lists.file.read_bytes()
+    lists.revoke("bad")
+    lists.publish()
+    new = lists.file.read_bytes()
+    lists.file.write_bytes(old + new)
+    with running(Courser, tmp_path / "broker", listeners=listener("mutual", "mqtts", more, files)) as broker:
+        place = places(broker)["mutual"]
+        assert not comes_in(place, authority, bad), "the later list counts"
+        assert told(broker, "certificates_doubtful") == 0, broker.tail()
+        lists.file.write_bytes(old)
+        until(lambda: told(broker, "certificates_doubtful") == 1, f"nothing is told: {broker.tail()}")

@@ -4,9 +4,10 @@
 //! connections that come after, and those that are there keep theirs. A configuration that asks for client certificates keeps
 //! no sessions for resumption: each connection shows its certificate again, so that a revoked one is not let in by a ticket.
 
+mod revocations;
 mod standing;
 
-pub use standing::{Doubt, doubts};
+pub use standing::{Doubt, doubts, stepped_back};
 
 use std::error::Error;
 use std::fmt;
@@ -67,7 +68,8 @@ pub enum ClientCertificates {
 pub struct Authority {
     /// PEM text of one or more certificates.
     pub certificates: Vec<u8>,
-    /// PEM text of revocation lists. Once given there must be a current one for every authority of a chain.
+    /// PEM text of revocation lists. Once given there must be a current one for every authority of a chain. Of several of one authority and scope
+    /// the latest counts: the one with the highest number, or where one has no number the one that was made last.
     pub revocations: Option<Vec<u8>>,
 }
 
@@ -121,6 +123,18 @@ pub enum TlsError {
     /// A list names an authority that has not signed it.
     #[error("a revocation list in it is not signed by the authority that it names")]
     ForgedRevocations,
+    /// It cannot be said which of two lists of an authority counts.
+    #[error(
+        "it cannot be said which of two revocation lists of {authority} in it counts, {one} or {other}: remove one"
+    )]
+    UnorderedRevocations {
+        /// Their authority.
+        authority: String,
+        /// Number and moment of the first one in the text.
+        one: String,
+        /// Those of the other one.
+        other: String,
+    },
     /// What a server is called is neither a DNS name nor an address.
     #[error("\"{0}\" is neither a DNS name nor an address")]
     BadName(String),
@@ -228,11 +242,12 @@ fn verifier(
     let roots = Arc::new(roots(&authority.certificates).map_err(of(Part::Authorities))?);
     let mut builder = WebPkiClientVerifier::builder_with_provider(roots, provider);
     if let Some(text) = &authority.revocations {
-        let lists = revocations(text).map_err(of(Part::Revocations))?;
+        let lists = lists(text).map_err(of(Part::Revocations))?;
         let signers = certificates(&authority.certificates).map_err(of(Part::Authorities))?;
         if lists.iter().any(|list| standing::is_forged(list, &signers)) {
             return Err(of(Part::Revocations)(TlsError::ForgedRevocations));
         }
+        let lists = revocations::counting(lists).map_err(of(Part::Revocations))?;
         builder = builder.with_crls(lists).enforce_revocation_expiration();
     }
     if presence == Presence::Optional {
@@ -304,7 +319,7 @@ fn usable_roots(text: &[u8]) -> Result<RootCertStore, TlsError> {
     Ok(store)
 }
 
-fn revocations(text: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+fn lists(text: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
     at_least_one(text, TlsError::NoRevocations, TlsError::NoRevocations)
 }
 

@@ -158,8 +158,8 @@ impl Certificates {
 
     /// Serves new connections with what was loaded, and says so if it is anything else.
     pub(crate) fn take(&self, loaded: Loaded) -> Reread {
-        let reread = self.replace(loaded);
-        if reread == Reread::Changed {
+        let replaced = self.replace(loaded);
+        if let Some(before) = &replaced {
             let (subject, _) = self.facts();
             tracing::info!(
                 event = "certificates_changed",
@@ -167,15 +167,21 @@ impl Certificates {
                 subject,
                 "new connections get new certificates"
             );
-            self.tell_doubts();
+            self.tell_doubts(before);
         }
-        reread
+        match replaced {
+            Some(_) => Reread::Changed,
+            None => Reread::Same,
+        }
     }
 
-    /// Says what is doubtful in those that are new.
-    fn tell_doubts(&self) {
+    /// Says what is doubtful in those that are new, and in that they follow those before.
+    fn tell_doubts(&self, before: &ServerMaterial) {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        for (_, path, doubt) in self.files.doubts(&current.0, unix_seconds().cast_signed()) {
+        let mut doubts = self.files.doubts(&current.0, unix_seconds().cast_signed());
+        let back = tls::stepped_back(before, &current.0).into_iter();
+        doubts.extend(back.map(|doubt| self.files.placed(doubt)));
+        for (_, path, doubt) in doubts {
             tracing::warn!(
                 event = "certificates_doubtful",
                 listener = self.listener,
@@ -195,14 +201,15 @@ impl Certificates {
         );
     }
 
-    fn replace(&self, loaded: Loaded) -> Reread {
+    /// What was there before, if it was anything else.
+    fn replace(&self, loaded: Loaded) -> Option<ServerMaterial> {
         let Loaded { material, server } = loaded;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.0 == material {
-            return Reread::Same;
+            return None;
         }
-        *current = (material, server);
-        Reread::Changed
+        let (before, _) = std::mem::replace(&mut *current, (material, server));
+        Some(before)
     }
 
     /// Its files.
@@ -279,12 +286,14 @@ impl Files {
     }
 
     fn doubts(&self, material: &ServerMaterial, now: i64) -> Vec<(&'static str, PathBuf, Doubt)> {
-        let placed = |(part, doubt)| {
-            let (field, path) = self.of_part(part);
-            (field, path.cloned().unwrap_or_default(), doubt)
-        };
-        let found = tls::doubts(material, now);
-        found.into_iter().map(placed).collect()
+        let found = tls::doubts(material, now).into_iter();
+        found.map(|doubt| self.placed(doubt)).collect()
+    }
+
+    /// A doubt with the field and the file that it is about.
+    fn placed(&self, (part, doubt): (Part, Doubt)) -> (&'static str, PathBuf, Doubt) {
+        let (field, path) = self.of_part(part);
+        (field, path.cloned().unwrap_or_default(), doubt)
     }
 
     fn read(&self, listener: &str) -> Result<ServerMaterial, Vec<CertificateError>> {

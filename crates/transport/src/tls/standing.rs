@@ -7,7 +7,8 @@ use x509_parser::prelude::{FromDer, Validity};
 use x509_parser::revocation_list::CertificateRevocationList;
 use x509_parser::time::ASN1Time;
 
-use super::{ClientCertificates, Part, ServerMaterial, certificates, revocations};
+use super::revocations::{self, counting};
+use super::{ClientCertificates, Part, ServerMaterial, certificates, lists};
 
 /// Why material that a server can be set up with serves nobody as it seems to be meant. What it shows are moments, for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +25,18 @@ pub enum Doubt {
     /// A list is of a moment to come.
     #[error("a revocation list is of {0}, which is to come")]
     ListEarly(String),
+    /// A later list counted until now.
+    #[error(
+        "the revocation list of {authority} was {before} and is {now}: who was revoked in between comes in again"
+    )]
+    ListBack {
+        /// Who made it.
+        authority: String,
+        /// Number and moment of the list that counts now.
+        now: String,
+        /// Those of the list that counted.
+        before: String,
+    },
 }
 
 /// What is doubtful at a moment, in seconds since 1970. Of texts that cannot be read nothing.
@@ -34,19 +47,33 @@ pub fn doubts(material: &ServerMaterial, now: i64) -> Vec<(Part, Doubt)> {
         .first()
         .and_then(|own| of_certificate(own, now))
         .map(|doubt| (Part::Certificates, doubt));
+    let lists = lists_of(material);
+    let lists = lists.iter().filter_map(|list| of_list(list, now));
+    own.into_iter()
+        .chain(lists.map(|doubt| (Part::Revocations, doubt)))
+        .collect()
+}
+
+/// What is doubtful in material that takes the place of other one: a revocation list that is older than what counted. Of texts that cannot be
+/// read nothing.
+#[must_use]
+pub fn stepped_back(before: &ServerMaterial, now: &ServerMaterial) -> Vec<(Part, Doubt)> {
+    let found = revocations::stepped_back(&lists_of(before), &lists_of(now));
+    let placed = found.into_iter().map(|doubt| (Part::Revocations, doubt));
+    placed.collect()
+}
+
+/// The revocation lists that count: of one that is not the latest nothing is to be said.
+fn lists_of(material: &ServerMaterial) -> Vec<CertificateRevocationListDer<'static>> {
     let authority = match &material.clients {
         ClientCertificates::Off => None,
         ClientCertificates::Asked(authority) | ClientCertificates::Required(authority) => {
             Some(authority)
         }
     };
-    let lists = authority.and_then(|it| it.revocations.as_ref());
-    let lists = lists.map(|text| revocations(text).unwrap_or_default());
-    let lists = lists.unwrap_or_default();
-    let lists = lists.iter().filter_map(|list| of_list(list, now));
-    own.into_iter()
-        .chain(lists.map(|doubt| (Part::Revocations, doubt)))
-        .collect()
+    let text = authority.and_then(|it| it.revocations.as_ref());
+    let all = text.map(|text| lists(text).and_then(counting));
+    all.and_then(Result::ok).unwrap_or_default()
 }
 
 fn of_certificate(certificate: &CertificateDer<'_>, now: i64) -> Option<Doubt> {

@@ -57,6 +57,11 @@ impl Ca {
 
     /// The list of what it has revoked.
     fn revoke(&self, serials: &[u64]) -> Vec<u8> {
+        self.list(1, 2099, serials)
+    }
+
+    /// A list with a number that counts until a year.
+    fn list(&self, number: u64, until: i32, serials: &[u64]) -> Vec<u8> {
         let revoked = serials.iter().map(|&serial| RevokedCertParams {
             serial_number: SerialNumber::from(serial),
             revocation_time: rcgen::date_time_ymd(2024, 1, 1),
@@ -65,8 +70,8 @@ impl Ca {
         });
         let params = CertificateRevocationListParams {
             this_update: rcgen::date_time_ymd(2024, 1, 1),
-            next_update: rcgen::date_time_ymd(2099, 1, 1),
-            crl_number: SerialNumber::from(1),
+            next_update: rcgen::date_time_ymd(until, 1, 1),
+            crl_number: SerialNumber::from(number),
             issuing_distribution_point: None,
             revoked_certs: revoked.collect(),
             key_identifier_method: rcgen::KeyIdMethod::Sha256,

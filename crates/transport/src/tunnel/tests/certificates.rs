@@ -101,6 +101,38 @@ fn client_certificates_are_verified_and_say_who_it_is() {
     }
 }
 
+/// Who renews a list may append the new one to the file.
+#[test]
+fn of_two_revocation_lists_of_an_authority_the_latest_counts() {
+    let ca = Ca::new("authority");
+    let old = |until| ca.list(1, until, &[]);
+    let new = ca.list(2, 2099, &[7]);
+    for (lists, serial, agrees) in [
+        ([old(2099), new.clone()], 7, false),
+        ([new.clone(), old(2099)], 7, false),
+        ([old(2099), new.clone()], 8, true),
+        // One that is over shuts nobody out.
+        ([old(2025), new.clone()], 7, false),
+        ([old(2025), new.clone()], 8, true),
+        ([new.clone(), old(2025)], 8, true),
+    ] {
+        let material = ServerMaterial {
+            clients: ClientCertificates::Required(Authority {
+                certificates: ca.pem.clone(),
+                revocations: Some(lists.concat()),
+            }),
+            ..server_material(&ca)
+        };
+        let client = ClientMaterial {
+            identity: Some(ca.sign("sensor-7", serial)),
+            ..trust(&ca)
+        };
+        let mut pair = Pair::tls(&material, &client, "broker.example");
+        assert_eq!(pair.run().is_ok(), agrees, "serial {serial}");
+        assert!(tls::doubts(&material, 1_800_000_000).is_empty());
+    }
+}
+
 #[test]
 fn a_set_up_that_cannot_work_says_which_part() {
     use crate::tls::Part;
