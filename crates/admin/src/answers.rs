@@ -1,11 +1,15 @@
-//! What answers of the API hold: bounded for all of them together, so that readers that do not read fill no memory.
+//! What answers of the API hold, and imports: bounded for all of them together, so that readers that do not read, and those who send without
+//! an end, fill no memory.
 //!
 //! Invariants:
 //! - all answers that are made or wait to be read hold no more than a part of 32 of `memory.max`, and one that is larger is alone;
 //! - an answer counts until its last byte is with the system, or its connection has ended;
 //! - no more questions wait for room than [`WAITING_MAX`], and none longer than [`WAIT_MAX`]: seats of connections are for others too.
 //!
-//! Health and `/metrics`, which are small, need no room, nor does whatever changes something.
+//! Imports have as much room of their own, which one takes before a byte of it is read and until it is done: what it may say that it brings,
+//! four times.
+//!
+//! Health and `/metrics`, which are small, need no room, nor does whatever else changes something.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,6 +30,8 @@ use crate::error::{ApiError, Code};
 
 /// What an answer may hold while it is made, in pages: rows, twice as many where they are sorted, and their JSON.
 const PAGES: usize = 4;
+/// What an import may hold, in lengths of its body: the body, its table, the copy that is proposed, and its entry.
+const IMPORT_PARTS: usize = 4;
 /// Bytes of the least and the largest page.
 const PAGE_BYTES: (u64, u64) = (64 * 1024, 4 * 1024 * 1024);
 /// Most bytes of all: there need be no more.
@@ -47,7 +53,9 @@ pub(crate) fn page_bytes(memory_max: u64) -> usize {
 #[derive(Debug)]
 pub(crate) struct Answers {
     free: Arc<Semaphore>,
-    /// All of it, in [`UNIT`]s.
+    /// That of imports.
+    imports: Arc<Semaphore>,
+    /// All of either, in [`UNIT`]s.
     all: u32,
     /// What one takes while it is made.
     making: u32,
@@ -65,6 +73,7 @@ impl Answers {
         let all = units(all.max(2 * making));
         Arc::new(Self {
             free: Arc::new(Semaphore::new(all as usize)),
+            imports: Arc::new(Semaphore::new(all as usize)),
             all,
             making: units(making),
             waiting: Semaphore::new(WAITING_MAX),
@@ -73,12 +82,32 @@ impl Answers {
 
     /// Room for so many units, if there is some soon.
     async fn room(&self, units: u32) -> Result<OwnedSemaphorePermit, ApiError> {
-        if let Ok(room) = Arc::clone(&self.free).try_acquire_many_owned(units) {
+        let none = "answers hold as much memory as they may";
+        self.room_of(&self.free, units, none).await
+    }
+
+    /// Room for an import whose body has so many bytes.
+    ///
+    /// # Errors
+    /// [`Code::NoMemory`] where others have it for longer than somebody waits.
+    pub(crate) async fn import_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+        let units = units(bytes.saturating_mul(IMPORT_PARTS)).min(self.all);
+        let none = "imports hold as much memory as they may";
+        self.room_of(&self.imports, units, none).await
+    }
+
+    async fn room_of(
+        &self,
+        free: &Arc<Semaphore>,
+        units: u32,
+        none: &'static str,
+    ) -> Result<OwnedSemaphorePermit, ApiError> {
+        if let Ok(room) = Arc::clone(free).try_acquire_many_owned(units) {
             return Ok(room);
         }
-        let none = || ApiError::new(Code::NoMemory, "answers hold as much memory as they may");
+        let none = || ApiError::new(Code::NoMemory, none);
         let _waits = self.waiting.try_acquire().map_err(|_| none())?;
-        let room = Arc::clone(&self.free).acquire_many_owned(units);
+        let room = Arc::clone(free).acquire_many_owned(units);
         match timeout(WAIT_MAX, room).await {
             Ok(Ok(room)) => Ok(room),
             Ok(Err(_)) | Err(_) => Err(none()),
@@ -248,6 +277,29 @@ mod tests {
             assert!(begun.elapsed() + Duration::from_millis(1) >= WAIT_MAX);
             drop(held);
             assert!(answers.room(answers.all).await.is_ok());
+        });
+    }
+
+    #[test]
+    fn imports_hold_no_more_than_their_share_and_leave_answers_theirs() {
+        block_on(async {
+            let answers = Answers::new(256 << 20);
+            let large = 32 * MIB;
+            let first = answers.import_room(large).await.expect("it is alone");
+            let begun = tokio::time::Instant::now();
+            let error = answers.import_room(64 * 1024).await.expect_err("no room");
+            assert_eq!(error.code(), Code::NoMemory);
+            assert!(begun.elapsed() + Duration::from_millis(1) >= WAIT_MAX);
+            assert!(
+                answers.room(answers.all).await.is_ok(),
+                "answers have theirs"
+            );
+            drop(first);
+            let mut held = Vec::new();
+            while let Ok(Ok(room)) = timeout(WAIT_MAX / 8, answers.import_room(MIB)).await {
+                held.push(room);
+            }
+            assert_eq!(held.len(), 2, "of 8 MiB each takes four times its length");
         });
     }
 

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, State};
+use axum::http::header::CONTENT_LENGTH;
+use axum::http::request::Parts;
 use axum::{Extension, Json};
 use courser_access::{Administration, Command, DomainName, Table};
+use tokio::sync::OwnedSemaphorePermit;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -20,6 +23,24 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(export, import))
         .layer(DefaultBodyLimit::max(IMPORT_BYTES_MAX))
+}
+
+/// Memory for an import, until it is done. Before its body in what a route takes, so that nobody sends without it.
+struct Room {
+    _held: OwnedSemaphorePermit,
+}
+
+impl FromRequestParts<AppState> for Room {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        let length = parts.headers.get(CONTENT_LENGTH);
+        let length = length.and_then(|it| it.to_str().ok()?.parse().ok());
+        // Who does not say it may bring as much as there may be. What is larger is refused where it is read.
+        let bytes = length.unwrap_or(IMPORT_BYTES_MAX).min(IMPORT_BYTES_MAX);
+        let held = state.answers.import_room(bytes).await?;
+        Ok(Self { _held: held })
+    }
 }
 
 /// All users and roles, with hashes of passwords: keep it as you keep those. Not for who may only look.
@@ -45,6 +66,7 @@ async fn import(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
     how: How,
+    _room: Room,
     Sent(new): Sent<Table>,
 ) -> Result<Json<Imported>, ApiError> {
     convert::no_zeros(&new)?;
