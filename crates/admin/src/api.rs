@@ -95,6 +95,9 @@ pub struct Listener {
 pub struct Backup {
     /// `none`, `running`, `done` or `failed`.
     pub state: String,
+    /// Which it is: no other one has it, also after another start of the server. Empty: none was begun.
+    #[serde(default)]
+    pub id: String,
     /// Where to.
     pub folder: String,
     /// Its number there; 0: it has not begun.

@@ -162,6 +162,10 @@ impl From<BackupState> for Backup {
         let partitions = state.partitions.into_iter();
         Self {
             state: word(state.stage).to_owned(),
+            id: match state.id {
+                0 => String::new(),
+                id => format!("{id:016x}"),
+            },
             folder: state.folder.display().to_string(),
             number: state.number,
             bytes_total: state.bytes_total,

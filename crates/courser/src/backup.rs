@@ -229,16 +229,28 @@ impl Create {
                 self.output.output().value(&begun)?;
                 return Ok(Exit::Done);
             }
-            self.wait(&client, &folder).await
+            self.wait(&client, &folder, begun).await
         })
     }
 
-    async fn wait(&self, client: &Client, folder: &Path) -> Result<Exit, Stop> {
+    async fn wait(&self, client: &Client, folder: &Path, mut begun: Value) -> Result<Exit, Stop> {
         loop {
             let state = client.get("/api/v1/backup", &[]).await?;
-            if state["state"] == "running" {
-                tokio::time::sleep(LOOK).await;
-                continue;
+            match verdict(&begun, &state) {
+                Verdict::Running => {
+                    // Its number comes behind the answer to the request.
+                    begun = state;
+                    tokio::time::sleep(LOOK).await;
+                    continue;
+                }
+                Verdict::Unknown => {
+                    eprintln!(
+                        "courser: there may be no backup: the server does not know the one that was begun any more, since it was started again or has begun another one meanwhile; what there is says: courser backup verify {}",
+                        folder.display()
+                    );
+                    return Ok(Exit::Refused);
+                }
+                Verdict::Ended => {}
             }
             match self.output.output() {
                 Output::Table => in_words(&state, folder)?,
@@ -246,6 +258,32 @@ impl Create {
             }
             return Ok(ended(&state));
         }
+    }
+}
+
+/// What a look says of the backup that was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It is being made.
+    Running,
+    /// It is finished, or has failed.
+    Ended,
+    /// Nothing.
+    Unknown,
+}
+
+/// `begun` is what the server has said of the backup before, and `status` what it says now of the last one since its start. A server that
+/// was started again knows none, and that another one is finished says nothing of this one.
+fn verdict(begun: &Value, status: &Value) -> Verdict {
+    let is_same = |what: &str| begun[what] == status[what];
+    let has_number = begun["number"] == 0 || is_same("number");
+    if !(is_same("id") && is_same("folder") && has_number) {
+        return Verdict::Unknown;
+    }
+    match status["state"].as_str() {
+        Some("running") => Verdict::Running,
+        Some("done" | "failed") => Verdict::Ended,
+        _ => Verdict::Unknown,
     }
 }
 
@@ -337,3 +375,6 @@ fn refused(error: &BackupError) -> Exit {
         _ => Exit::Refused,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,8 +58,7 @@ async fn begin(
     if state.control.status() != Status::Serving {
         return Err(ApiError::new(Code::Unavailable, "the server is not ready"));
     }
-    state.control.begin_backup(&folder, pace)?;
-    Ok(backup(State(state)).await)
+    Ok(Json(state.control.begin_backup(&folder, pace)?.into()))
 }
 
 /// Stops the backup that is being made.

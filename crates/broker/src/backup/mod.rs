@@ -48,6 +48,7 @@ pub use self::restore::{restore_backup, verify_backup};
 use self::store::Store;
 use crate::clock;
 use crate::live::Live;
+use crate::node::random_bytes;
 // For the manifest, which the fuzz target has without the rest of the broker.
 use crate::node::layout;
 use crate::stations::{CopyDoor, Medium, NotHeld};
@@ -237,6 +238,8 @@ pub enum BackupStage {
 pub struct BackupState {
     /// How far it is.
     pub stage: BackupStage,
+    /// Which it is: drawn at random when it is asked for, so that no other one has it, also of another start. 0: none was asked for.
+    pub id: u64,
     /// Where to.
     pub folder: PathBuf,
     /// Its number there; 0: it has not begun.
@@ -327,8 +330,12 @@ impl Backups {
         }
     }
 
-    /// Begins one, at so many bytes a second or what the settings say.
-    pub(crate) fn begin(&self, folder: &Path, pace: Option<u64>) -> Result<(), BackupError> {
+    /// Begins one, at so many bytes a second or what the settings say. How far it is then.
+    pub(crate) fn begin(
+        &self,
+        folder: &Path,
+        pace: Option<u64>,
+    ) -> Result<BackupState, BackupError> {
         self.check_place(folder)?;
         // What it would hold is what gives room, and the log's reader has checkpoints to finish.
         if self.source.door.state.room() == DiskRoom::Short {
@@ -344,13 +351,13 @@ impl Backups {
         self.progress
             .pace
             .store(pace.unwrap_or(0), Ordering::Relaxed);
-        self.progress.change(|state| {
-            *state = BackupState {
-                stage: BackupStage::Running,
-                folder: folder.to_owned(),
-                ..BackupState::default()
-            };
-        });
+        let begun = BackupState {
+            stage: BackupStage::Running,
+            id: u64::from_le_bytes(random_bytes()),
+            folder: folder.to_owned(),
+            ..BackupState::default()
+        };
+        self.progress.change(|state| *state = begun.clone());
         let (source, progress) = (Arc::clone(&self.source), Arc::clone(&self.progress));
         let work = move || {
             let _lock = lock;
@@ -361,7 +368,7 @@ impl Backups {
         match spawned {
             Ok(handle) => {
                 *thread = Some(handle);
-                Ok(())
+                Ok(begun)
             }
             Err(error) => {
                 self.progress

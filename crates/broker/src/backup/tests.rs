@@ -581,6 +581,28 @@ fn leave_unfinished(backups: &Path, number: u32) {
     fs::write(folder.join("log/0000000001.seg"), [1; 100]).expect("there is room");
 }
 
+/// Who waits for a backup knows by its id that what is told is not of another one, or of another start.
+#[test]
+fn each_backup_has_an_id_that_no_other_one_has() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = small(folder.path());
+    let mut ids = vec![0];
+    for _ in 0..2 {
+        let broker = start(&folder.path().join("data"), 1);
+        let control = broker.control();
+        assert_eq!(control.backup().id, 0, "none since the start");
+        for _ in 0..2 {
+            let begun = control.begin_backup(&backups, None).expect("it can begin");
+            assert_eq!((begun.stage, begun.number), (BackupStage::Running, 0));
+            wait("it ends", || control.backup().stage == BackupStage::Done);
+            assert_eq!(control.backup().id, begun.id);
+            assert!(!ids.contains(&begun.id));
+            ids.push(begun.id);
+        }
+        broker.stop().expect("nothing failed");
+    }
+}
+
 #[test]
 fn an_unfinished_backup_is_refused_and_gives_way_to_the_next() {
     let folder = tempfile::tempdir().expect("a folder for a test");

@@ -148,7 +148,7 @@ impl Control {
     }
 
     /// Begins a backup of the data folder into a folder of backups, whose path is whole; a few milliseconds. It goes on by itself, at
-    /// `bytes_per_second` or what the settings say.
+    /// `bytes_per_second` or what the settings say. The answer has the id by which [`backup`](Self::backup) tells of it.
     ///
     /// # Errors
     /// When the folder cannot be used, one is being made, or nothing is kept.
@@ -156,7 +156,7 @@ impl Control {
         &self,
         folder: &Path,
         bytes_per_second: Option<u64>,
-    ) -> Result<(), BackupError> {
+    ) -> Result<BackupState, BackupError> {
         let backups = self.backups.as_ref().ok_or(BackupError::NothingKept)?;
         backups.begin(folder, bytes_per_second)
     }

@@ -23,6 +23,6 @@ mod tests;
 
 pub(crate) use file::{NodeFile, VERSION};
 pub use folder::FolderError;
-pub(crate) use folder::{DataFolder, make_folder, replace_unsynced};
+pub(crate) use folder::{DataFolder, make_folder, random_bytes, replace_unsynced};
 
 use crate::slots::Relaxed;
