@@ -104,7 +104,8 @@ struct Verify {
 /// Make a data folder of a backup. Offline
 ///
 /// All of the backup is read and checked before anything is written. Exit code 1: the backup is damaged or was not finished, or the
-/// folder is not empty; 5: there is no such backup.
+/// folder is not empty; or it is restored, and has the damage that is named, since the data folder had it when the backup was made; 5:
+/// there is no such backup.
 #[derive(Args, Debug)]
 pub(crate) struct Restore {
     #[command(flatten)]
@@ -140,7 +141,7 @@ pub(crate) fn run(arguments: &Backup) -> Exit {
         Verb::Verify(verify) => {
             let which = &verify.which;
             match verify_backup(&which.folder, which.backup) {
-                Ok(report) => told(&report, "whole", verify.output.output()),
+                Ok(report) => told(&report, None, verify.output.output()),
                 Err(error) => refused(&error),
             }
         }
@@ -154,7 +155,7 @@ pub(crate) fn run_restore(arguments: &Restore) -> Exit {
     match restore_backup(&which.folder, which.backup, &arguments.data) {
         Ok(report) => {
             let what = format!("restored into {}", arguments.data.display());
-            told(&report, &what, arguments.output.output())
+            told(&report, Some(&what), arguments.output.output())
         }
         Err(error) => refused(&error),
     }
@@ -320,7 +321,8 @@ fn ended(state: &Value) -> Exit {
     }
 }
 
-fn told(report: &BackupReport, what: &str, output: Output) -> Exit {
+/// Says what a backup is and what was `done` with it beside reading it. 1 when it has problems.
+fn told(report: &BackupReport, done: Option<&str>, output: Output) -> Exit {
     let made = i64::try_from(report.made.0).ok();
     let made = made.and_then(|made| Timestamp::from_millisecond(made).ok());
     let made = made.map_or_else(String::new, |made| made.to_string());
@@ -329,10 +331,21 @@ fn told(report: &BackupReport, what: &str, output: Output) -> Exit {
             for problem in &report.problems {
                 eprintln!("courser: {problem}");
             }
-            let what = match report.problems_total {
-                0 => what.to_owned(),
-                1 => "damaged, 1 problem".to_owned(),
-                more => format!("damaged, {more} problems"),
+            if let Some(number) = report.undamaged {
+                eprintln!(
+                    "courser: the last backup of a data folder without damage is --backup {number}"
+                );
+            }
+            let problems = match report.problems_total {
+                0 => None,
+                1 => Some("damaged, 1 problem".to_owned()),
+                more => Some(format!("damaged, {more} problems")),
+            };
+            let what = match (done, problems) {
+                (None, None) => "whole".to_owned(),
+                (Some(done), None) => done.to_owned(),
+                (None, Some(problems)) => problems,
+                (Some(done), Some(problems)) => format!("{done}, {problems}"),
             };
             say(&format!(
                 "backup {} of {made}: {} files, {} bytes, {} partitions: {what}\n",
@@ -355,6 +368,7 @@ fn told(report: &BackupReport, what: &str, output: Output) -> Exit {
                 "partitions": partitions,
                 "problems": report.problems,
                 "problems_total": report.problems_total,
+                "undamaged": report.undamaged,
             }))
         }
     };

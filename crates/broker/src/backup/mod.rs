@@ -53,6 +53,9 @@ use crate::node::random_bytes;
 use crate::node::layout;
 use crate::stations::{CopyDoor, Medium, NotHeld};
 
+/// What is wrong is named up to here.
+const PROBLEMS_MAX: usize = 100;
+
 /// Why there is no backup, or it cannot be used. Each text names the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -203,6 +206,8 @@ pub struct BackupReport {
     pub problems: Vec<String>,
     /// How many there are.
     pub problems_total: u64,
+    /// Where the data folder was damaged when this one was made: the last backup of one without damage.
+    pub undamaged: Option<u32>,
 }
 
 impl BackupReport {
@@ -215,6 +220,15 @@ impl BackupReport {
             partitions: manifest.partitions.clone(),
             problems: Vec::new(),
             problems_total: 0,
+            undamaged: None,
+        }
+    }
+
+    /// One more.
+    fn problem(&mut self, problem: String) {
+        self.problems_total += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem);
         }
     }
 }

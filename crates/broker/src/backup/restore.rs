@@ -15,8 +15,6 @@ use crate::node::layout::{FOLDERS, NODE};
 use crate::node::make_folder;
 
 const CHUNK_BYTES: usize = 1 << 20;
-/// What is wrong is named up to here.
-const PROBLEMS_MAX: usize = 100;
 
 /// Which backup is meant: the given one, or the last. One that was not finished is none, and is not passed over in silence.
 fn chosen(store: &Store, number: Option<u32>) -> Result<Manifest, BackupError> {
@@ -43,6 +41,24 @@ fn chosen(store: &Store, number: Option<u32>) -> Result<Manifest, BackupError> {
     store.manifest(wanted)
 }
 
+/// What a backup is, with the damage that the data folder had when it was made: what is read of it cannot tell.
+fn report(store: &Store, manifest: &Manifest) -> Result<BackupReport, BackupError> {
+    let mut report = BackupReport::new(manifest);
+    if store.was_damaged(manifest.number) {
+        let path = store.damaged_file(manifest.number);
+        for what in store.damages(manifest.number) {
+            report.problem(format!(
+                "{}: the data folder was damaged when it was copied{what}",
+                path.display()
+            ));
+        }
+        let finished = store.numbers()?.finished;
+        let is_good = |it: &u32| !store.was_damaged(*it) && store.manifest(*it).is_ok();
+        report.undamaged = finished.into_iter().rev().find(is_good);
+    }
+    Ok(report)
+}
+
 /// Reads every byte of a backup and says what of it is not what was written.
 ///
 /// # Errors
@@ -50,27 +66,18 @@ fn chosen(store: &Store, number: Option<u32>) -> Result<Manifest, BackupError> {
 pub fn verify_backup(path: &Path, number: Option<u32>) -> Result<BackupReport, BackupError> {
     let store = Store::at(path);
     let manifest = chosen(&store, number)?;
-    let mut report = BackupReport::new(&manifest);
-    if store.was_damaged(manifest.number) {
-        report.problems_total += 1;
-        report.problems.push(format!(
-            "{}: the data folder was damaged when it was copied",
-            store.damaged_file(manifest.number).display()
-        ));
-    }
+    let mut report = report(&store, &manifest)?;
     for file in &manifest.files {
         if let Err(error) = read(&store, file, |_| Ok(())) {
-            report.problems_total += 1;
-            if report.problems.len() < PROBLEMS_MAX {
-                report.problems.push(error.to_string());
-            }
+            report.problem(error.to_string());
         }
     }
     Ok(report)
 }
 
 /// Makes a data folder of a backup. All of the backup is read before anything is written, and the folder is one only when all of it
-/// is there and durable: its file `node` comes last.
+/// is there and durable: its file `node` comes last. Damage that the data folder had when the backup was made is in the new one too, and
+/// is in the answer.
 ///
 /// # Errors
 /// When the backup is not whole, or the folder is there and not empty, or cannot be written.
@@ -103,6 +110,7 @@ pub fn restore_backup(
     for file in &manifest.files {
         read(&store, file, |_| Ok(()))?;
     }
+    let report = report(&store, &manifest)?;
     make_folder(data).map_err(failed)?;
     for below in FOLDERS {
         make_folder(&data.join(below)).map_err(failed)?;
@@ -118,7 +126,7 @@ pub fn restore_backup(
         write(&store, file, data)?;
     }
     sync_folder(data).map_err(failed)?;
-    Ok(BackupReport::new(&manifest))
+    Ok(report)
 }
 
 fn write(store: &Store, file: &FileLine, data: &Path) -> Result<(), BackupError> {

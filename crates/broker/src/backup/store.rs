@@ -20,6 +20,8 @@ const MANIFEST_NEW: &str = "manifest.new";
 const PRUNED: &str = "pruned";
 /// In a backup of a folder with damage, which the backup has too: what of it, a line each.
 const DAMAGED: &str = "damaged";
+/// What is longer is not read: nobody would read it either.
+const DAMAGED_BYTES_MAX: u64 = 16 << 20;
 /// A manifest is no longer than this: a gibibyte would be five million files.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
@@ -226,7 +228,19 @@ impl Store {
         self.damaged_file(number).exists()
     }
 
-    /// What of it was, a line each.
+    /// What of it was, at least one, each a text to follow what says so; empty where that cannot be read.
+    pub(super) fn damages(&self, number: u32) -> Vec<String> {
+        let bytes = read_whole(&self.damaged_file(number), DAMAGED_BYTES_MAX).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines = text.lines().map(|line| format!(": {line}"));
+        let lines: Vec<String> = lines.collect();
+        match lines.is_empty() {
+            true => vec![String::new()],
+            false => lines,
+        }
+    }
+
+    /// The file that says what of it was, a line each.
     pub(super) fn damaged_file(&self, number: u32) -> PathBuf {
         self.folder(number).join(DAMAGED)
     }

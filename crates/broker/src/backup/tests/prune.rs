@@ -92,7 +92,14 @@ fn i7_damage_beside_the_segments_is_told_and_the_last_backup_without_stays() {
         assert!(made.damaged[0].contains(&*name), "{made:?}");
         let report = verify_backup(&backups, None).expect("it is there");
         assert_eq!(report.problems_total, 1, "{report:?}");
+        assert!(report.problems[0].ends_with(&made.damaged[0]), "{report:?}");
+        assert_eq!(report.undamaged, Some(4));
         broker.stop().expect("nothing failed");
+        // What is there is restored, and not in silence.
+        let restored = folder.path().join("restored");
+        let told = restore_backup(&backups, None, &restored).expect("it is what was copied");
+        assert_eq!(told, report, "{what}");
+        assert!(restored.join("node").exists());
         let pruned = prune_backups(&backups, 1, PruneMode::Remove).expect("they can be read");
         assert_eq!((pruned.kept, pruned.removed), (vec![4, 5], vec![1, 2, 3]));
         whole(&backups, 4);
