@@ -184,6 +184,7 @@ impl Prune {
             output => output.value(&json!({
                 "dry_run": self.dry_run,
                 "kept": done.kept,
+                "damaged": done.damaged,
                 "removed": done.removed,
                 "files": done.files,
                 "bytes": done.bytes,
@@ -198,17 +199,39 @@ impl Prune {
             true => "would be removed",
             false => "removed",
         };
-        let (first, last) = (done.kept.first(), done.kept.last());
         say(&format!(
-            "{} backups, {} files, {} bytes {removed}; {} bytes of earlier backups are still needed; left, and whole: {} to {}\n",
+            "{} backups, {} files, {} bytes {removed}; {} bytes of earlier backups are still needed; {}\n",
             done.removed.len(),
             done.files,
             done.bytes,
             done.bytes_needed,
-            first.copied().unwrap_or_default(),
-            last.copied().unwrap_or_default()
+            left(&done.kept, &done.damaged)
         ))
     }
+}
+
+/// What is left, of which some is damaged.
+fn left(kept: &[u32], damaged: &[u32]) -> String {
+    let whole = kept.iter().filter(|it| !damaged.contains(it)).copied();
+    let whole: Vec<u32> = whole.collect();
+    let parts = [("whole", &whole[..]), ("DAMAGED", damaged)];
+    let parts = parts.iter().filter(|(_, numbers)| !numbers.is_empty());
+    let parts: Vec<String> = parts
+        .map(|(what, numbers)| format!("left, and {what}: {}", runs(numbers)))
+        .collect();
+    parts.join("; ")
+}
+
+/// Ascending numbers, of which those that follow each other are named by the first and the last.
+fn runs(numbers: &[u32]) -> String {
+    let runs = numbers.chunk_by(|one, next| one.checked_add(1) == Some(*next));
+    let runs: Vec<String> = runs
+        .map(|run| match run {
+            [first, .., last] => format!("{first} to {last}"),
+            one => one.iter().map(u32::to_string).collect(),
+        })
+        .collect();
+    runs.join(", ")
 }
 
 impl Create {

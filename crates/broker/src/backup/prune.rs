@@ -20,6 +20,9 @@ use crate::files::sync_folder;
 pub struct Pruned {
     /// Backups that are left, ascending.
     pub kept: Vec<u32>,
+    /// Those of them, ascending, of which the data folder was damaged when they were made: every byte of them is what was written, and
+    /// they have that damage.
+    pub damaged: Vec<u32>,
     /// Backups that cannot be restored any more, ascending.
     pub removed: Vec<u32>,
     /// Files that went.
@@ -74,6 +77,7 @@ pub fn prune_backups(path: &Path, keep: usize, mode: PruneMode) -> Result<Pruned
     let needed = check(&store, &manifests?)?;
     let mut pruned = Pruned {
         kept: kept.clone(),
+        damaged: kept.iter().filter(|it| !is_good(it)).copied().collect(),
         removed: removed.clone(),
         ..Pruned::default()
     };

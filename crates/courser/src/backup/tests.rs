@@ -53,3 +53,17 @@ fn a_server_that_tells_no_id_is_waited_for_by_folder_and_number() {
     let none = json!({"state": "none", "folder": "", "number": 0});
     assert_eq!(verdict(&begun, &none), Verdict::Unknown);
 }
+
+/// The last backup before damage stays beside the damaged ones, and all of them were called whole.
+#[test]
+fn a_prune_calls_whole_only_what_is() {
+    let check = |kept: &[u32], damaged: &[u32], expected| {
+        assert_eq!(left(kept, damaged), expected);
+    };
+    check(&[1, 2], &[2], "left, and whole: 1; left, and DAMAGED: 2");
+    check(&[3], &[], "left, and whole: 3");
+    check(&[3, 4, 5, 8, 9], &[], "left, and whole: 3 to 5, 8 to 9");
+    check(&[u32::MAX], &[u32::MAX], "left, and DAMAGED: 4294967295");
+    let mixed = "left, and whole: 2 to 3, 7; left, and DAMAGED: 5 to 6";
+    check(&[2, 3, 5, 6, 7], &[5, 6], mixed);
+}

@@ -102,6 +102,7 @@ fn i7_damage_beside_the_segments_is_told_and_the_last_backup_without_stays() {
         assert!(restored.join("node").exists());
         let pruned = prune_backups(&backups, 1, PruneMode::Remove).expect("they can be read");
         assert_eq!((pruned.kept, pruned.removed), (vec![4, 5], vec![1, 2, 3]));
+        assert_eq!(pruned.damaged, [5]);
         whole(&backups, 4);
     }
 }
