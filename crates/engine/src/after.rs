@@ -54,7 +54,7 @@ impl Partition {
                 fx.send_front(front, message);
             }
             After::Send(to, message) => fx.send_partition(to, *message),
-            After::Leave(to, leave) => self.leave_begun(to, leave, fx),
+            After::Leave(to, leave) => self.leave_begun(to, *leave, fx),
             After::GroupJoined(group, join) => self.group_joined(group, &join, fx),
             After::GroupLeft(group, leaver) => self.group_left(Some(group), leaver, fx),
             After::GroupParted(group, leaver) => self.group_parted(group, leaver, fx),

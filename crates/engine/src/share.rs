@@ -338,15 +338,15 @@ impl Partition {
     pub(crate) fn leave_begun(
         &self,
         to: PartitionId,
-        mut leave: Box<ToPartition>,
+        mut leave: ToPartition,
         fx: &mut impl PartitionEffects,
     ) {
-        if let ToPartition::Leave { member, cause, .. } = &mut *leave
+        if let ToPartition::Leave { member, cause, .. } = &mut leave
             && self.state.sessions.get(member.session.0).is_none()
         {
             *cause = LeaveCause::SessionEnded;
         }
-        fx.send_partition(to, *leave);
+        fx.send_partition(to, leave);
     }
 
     fn front_of(&self, uid: SessionUid) -> Option<FrontId> {
