@@ -356,8 +356,12 @@ impl Backups {
             return Err(BackupError::NoRoom);
         }
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.as_ref().is_some_and(|it| !it.is_finished()) {
+        if self.is_made_by(thread.as_ref()) {
             return Err(BackupError::Running);
+        }
+        if let Some(ended) = thread.take() {
+            // Its panic was printed when it happened.
+            let _ = ended.join();
         }
         let (store, lock) = Store::lock(folder)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -431,7 +435,12 @@ impl Backups {
         let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
         stop.store(true, Ordering::Release);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        thread.as_ref().is_some_and(|it| !it.is_finished())
+        self.is_made_by(thread.as_ref())
+    }
+
+    /// Whether it makes a backup. Behind the end of one it only lets go of the folder, which takes no time.
+    fn is_made_by(&self, thread: Option<&JoinHandle<()>>) -> bool {
+        thread.is_some_and(|it| !it.is_finished()) && self.state().stage == BackupStage::Running
     }
 
     /// The same, and waits for its end.

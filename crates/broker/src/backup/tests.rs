@@ -603,6 +603,24 @@ fn each_backup_has_an_id_that_no_other_one_has() {
     }
 }
 
+/// Its end is told before its thread has ended: who began the next one at once was told that one is being made.
+#[test]
+fn a_backup_begins_right_behind_another() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = small(folder.path());
+    let broker = start(&folder.path().join("data"), 1);
+    assert_eq!(backup(&broker, &backups).stage, BackupStage::Done);
+    let control = broker.control();
+    let who = control.backups().expect("something is kept");
+    // A thread that takes long for its end.
+    let ending = thread::spawn(|| thread::sleep(Duration::from_millis(300)));
+    *who.thread.lock().expect("nobody panics") = Some(ending);
+    assert!(!control.stop_backup(), "none is being made");
+    let next = backup(&broker, &backups);
+    assert_eq!((next.stage, next.number), (BackupStage::Done, 3));
+    broker.stop().expect("nothing failed");
+}
+
 #[test]
 fn an_unfinished_backup_is_refused_and_gives_way_to_the_next() {
     let folder = tempfile::tempdir().expect("a folder for a test");
