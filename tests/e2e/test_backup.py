@@ -84,3 +84,25 @@ def test_a_backup_is_made_checked_and_restored(tmp_path):
     (server.folder / "backups" / "000002" / "manifest").unlink()
     said = run(server, "restore", "backups", "--data", "never", code=1)
     assert "backup 2 in backups was not finished" in said, said
+
+
+def test_a_restore_tells_the_damage_that_its_backup_has_copied(tmp_path):
+    """It is restored, with exit code 1 and the name of the last backup from before the damage; `prune` calls only that one whole."""
+    (tmp_path / "broker/backups").mkdir(parents=True)
+    server = Courser(tmp_path / "broker", {"backup_folders": '"backups"'}).start()
+    run(server, "backup", "create", "backups", "--server", "data")
+    node = server.folder / "data" / "node"
+    was = node.read_bytes()
+    node.write_bytes(bytes([was[0] ^ 1]) + was[1:])
+    damage = "node: it is not what was written"
+    assert damage in run(server, "backup", "create", "backups", "--server", "data", code=1)
+    node.write_bytes(was)
+    server.stop()
+    for command, done in ((["backup", "verify"], ""), (["restore", "--data", "copy"], "restored into copy, ")):
+        said = run(server, *command, "backups", code=1)
+        assert damage in said and "--backup 1\n" in said and f"partitions: {done}damaged, 1 problem\n" in said, said
+    assert (server.folder / "copy" / "node").read_bytes() != was
+    run(server, "restore", "backups", "--backup", "1", "--data", "good")
+    assert (server.folder / "good" / "node").read_bytes() == was
+    said = run(server, "backup", "prune", "backups", "--keep", "1", "--yes")
+    assert said.endswith("left, and whole: 1; left, and DAMAGED: 2\n"), said
