@@ -163,6 +163,24 @@ fn every_limit_says_what_happens() {
     }
 }
 
+/// Two rows that were written apart say two things of one limit.
+#[test]
+fn no_limit_of_a_table_is_there_twice() {
+    let page = page();
+    let mut seen = BTreeSet::new();
+    for line in page.lines() {
+        if !line.starts_with('|') {
+            seen.clear();
+            continue;
+        }
+        let limit = line.split('|').nth(1).expect("a table has columns").trim();
+        assert!(
+            seen.insert(limit),
+            "docs/limits.md has two rows \"{limit}\""
+        );
+    }
+}
+
 /// A limit that is no setting: its file below `crates/`, its constant, the row of the page, and how a number is written there.
 type Constant = (&'static str, &'static str, &'static str, fn(u64) -> String);
 
