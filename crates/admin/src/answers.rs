@@ -2,7 +2,10 @@
 //! an end, fill no memory.
 //!
 //! Invariants:
-//! - all answers that are made or wait to be read hold no more than a part of 32 of `memory.max`, and one that is larger is alone;
+//! - all answers over TCP that are made or wait to be read hold no more than a part of 32 of `memory.max`, and one that is larger is alone; those
+//!   over the socket have as much of their own, so that whoever has the machine is never shut out by others;
+//! - over TCP the answers of one principal leave room for those of another: one question of it is made at once, and none while those that it has not
+//!   read hold a quarter of the room;
 //! - an answer counts until its last byte is with the system, or its connection has ended;
 //! - no more questions wait for room than [`WAITING_MAX`], and none longer than [`WAIT_MAX`]: seats of connections are for others too.
 //!
@@ -11,8 +14,10 @@
 //!
 //! Health and `/metrics`, which are small, need no room, nor does whatever else changes something.
 
+use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,11 +26,11 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::AppState;
-use crate::access::Caller;
+use crate::access::{Caller, Principal};
 use crate::error::{ApiError, Code};
 
 /// What an answer may hold while it is made, in pages: rows, twice as many where they are sorted, and their JSON.
@@ -40,6 +45,8 @@ const ALL_BYTES_MAX: u64 = 1 << 30;
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// How many wait at once.
 const WAITING_MAX: usize = 8;
+/// The part of the room from which on one principal has to read first.
+const SHARE: u32 = 4;
 /// What room is counted in.
 const UNIT: usize = 1024;
 
@@ -60,6 +67,84 @@ pub(crate) struct Answers {
     /// What one takes while it is made.
     making: u32,
     waiting: Semaphore,
+    /// Who has answers, or asks: no more of them than there are connections.
+    askers: Mutex<HashMap<String, Arc<Asker>>>,
+}
+
+/// Room for answers over TCP, and over the socket.
+#[derive(Debug)]
+pub(crate) struct Rooms {
+    network: Arc<Answers>,
+    socket: Arc<Answers>,
+}
+
+impl Rooms {
+    pub(crate) fn new(memory_max: u64) -> Arc<Self> {
+        Arc::new(Self {
+            network: Answers::new(memory_max),
+            socket: Answers::new(memory_max),
+        })
+    }
+}
+
+/// What one principal has of the room.
+#[derive(Debug)]
+struct Asker {
+    /// For one question at once.
+    turn: Arc<Semaphore>,
+    waiting: Semaphore,
+    /// Of answers that it has not read yet, in [`UNIT`]s.
+    held: AtomicU32,
+    read: Notify,
+}
+
+impl Asker {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            turn: Arc::new(Semaphore::new(1)),
+            waiting: Semaphore::new(WAITING_MAX),
+            held: AtomicU32::new(0),
+            read: Notify::new(),
+        })
+    }
+
+    /// Its turn, once the answers that it has not read hold less than `share`, if that is soon.
+    async fn turn(self: &Arc<Self>, share: u32) -> Result<OwnedSemaphorePermit, ApiError> {
+        let none = || {
+            ApiError::new(
+                Code::NoMemory,
+                "answers that were not read yet hold the share of who asks",
+            )
+        };
+        let _waits = self.waiting.try_acquire().map_err(|_| none())?;
+        let turn = async {
+            let turn = Arc::clone(&self.turn).acquire_owned().await;
+            while self.held.load(Ordering::Relaxed) >= share {
+                self.read.notified().await;
+            }
+            turn
+        };
+        match timeout(WAIT_MAX, turn).await {
+            Ok(Ok(turn)) => Ok(turn),
+            Ok(Err(_)) | Err(_) => Err(none()),
+        }
+    }
+}
+
+/// What an answer holds until all of it is read.
+struct Room {
+    _units: OwnedSemaphorePermit,
+    held: u32,
+    asker: Option<Arc<Asker>>,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some(asker) = &self.asker {
+            asker.held.fetch_sub(self.held, Ordering::Relaxed);
+            asker.read.notify_one();
+        }
+    }
 }
 
 fn units(bytes: usize) -> u32 {
@@ -77,7 +162,32 @@ impl Answers {
             all,
             making: units(making),
             waiting: Semaphore::new(WAITING_MAX),
+            askers: Mutex::default(),
         })
+    }
+
+    /// What is known of somebody who asks; those who have nothing any more are forgotten.
+    fn asker(&self, name: String) -> Arc<Asker> {
+        let mut askers = self.askers.lock().unwrap_or_else(PoisonError::into_inner);
+        askers.retain(|_, asker| Arc::strong_count(asker) > 1);
+        Arc::clone(askers.entry(name).or_insert_with(Asker::new))
+    }
+
+    /// Makes an answer where there is room for it; `name` says whose share it takes, if it takes one.
+    async fn answer(
+        &self,
+        name: Option<String>,
+        made: impl Future<Output = Response>,
+    ) -> Result<Response, ApiError> {
+        let asker = name.map(|name| self.asker(name));
+        let turn = match &asker {
+            Some(asker) => Some(asker.turn(self.all / SHARE).await?),
+            None => None,
+        };
+        let room = self.room(self.making).await?;
+        let answer = self.hold(made.await, room, asker).await;
+        drop(turn);
+        answer
     }
 
     /// Room for so many units, if there is some soon.
@@ -119,6 +229,7 @@ impl Answers {
         &self,
         response: Response,
         mut room: OwnedSemaphorePermit,
+        asker: Option<Arc<Asker>>,
     ) -> Result<Response, ApiError> {
         let bytes = response.body().size_hint().lower();
         let needed = units(usize::try_from(bytes).unwrap_or(usize::MAX)).min(self.all);
@@ -128,7 +239,14 @@ impl Answers {
         } else {
             drop(room.split((made - needed) as usize));
         }
-        let room = Arc::new(room);
+        if let Some(asker) = &asker {
+            asker.held.fetch_add(needed, Ordering::Relaxed);
+        }
+        let room = Arc::new(Room {
+            _units: room,
+            held: needed,
+            asker,
+        });
         Ok(response.map(|body| Body::new(Held { body, room })))
     }
 }
@@ -151,24 +269,38 @@ pub(crate) async fn bounded(
         let message = "memory.max is nearly used up";
         return ApiError::new(Code::NoMemory, message).into_response();
     }
-    let answers = &state.answers;
-    let answer = async {
-        let room = answers.room(answers.making).await?;
-        answers.hold(next.run(request).await, room).await
+    let name = whose_share(&request);
+    let answers = match name {
+        Some(_) => &state.answers.network,
+        None => &state.answers.socket,
     };
-    answer.await.unwrap_or_else(IntoResponse::into_response)
+    let answer = answers.answer(name, next.run(request)).await;
+    answer.unwrap_or_else(IntoResponse::into_response)
+}
+
+/// Whose share an answer takes: that of a user, or of an address for who has no name of its own. None: it asks over the socket.
+fn whose_share(request: &Request) -> Option<String> {
+    let extensions = request.extensions();
+    let address = match extensions.get::<Caller>() {
+        Some(Caller::Local { .. }) => return None,
+        Some(Caller::Network { address }) => address.ip().to_canonical().to_string(),
+        None => String::new(),
+    };
+    let name = extensions.get::<Principal>().map(|it| it.name.as_str());
+    let user = name.filter(|name| name.starts_with("user:"));
+    Some(user.map_or(address, str::to_owned))
 }
 
 /// A body that has its room until all of it is taken.
 struct Held {
     body: Body,
-    room: Arc<OwnedSemaphorePermit>,
+    room: Arc<Room>,
 }
 
 /// A piece of one that whoever writes it has.
 struct Piece {
     bytes: Bytes,
-    _room: Arc<OwnedSemaphorePermit>,
+    _room: Arc<Room>,
 }
 
 impl AsRef<[u8]> for Piece {
@@ -241,7 +373,7 @@ mod tests {
             let all = free();
             let room = answers.room(answers.making).await.expect("room");
             let response = Response::new(Body::from(vec![0; MIB]));
-            let response = answers.hold(response, room).await.expect("room");
+            let response = answers.hold(response, room, None).await.expect("room");
             assert_eq!(free(), all - MIB / UNIT);
             let mut body = response.into_body();
             assert_eq!(body.size_hint().exact(), Some(MIB as u64));
@@ -309,10 +441,96 @@ mod tests {
             let answers = Answers::new(16 << 20);
             let room = answers.room(answers.making).await.expect("room");
             let response = Response::new(Body::from(vec![0; 2 * MIB]));
-            let response = answers.hold(response, room).await.expect("room");
+            let response = answers.hold(response, room, None).await.expect("room");
             assert_eq!(answers.free.available_permits(), 0);
             drop(response);
             assert_eq!(answers.free.available_permits(), answers.all as usize);
         });
+    }
+
+    /// A page of an answer that its operator does not read.
+    async fn page(answers: &Answers, name: &str) -> Result<Response, ApiError> {
+        let made = async { Response::new(Body::from(vec![0; MIB])) };
+        answers.answer(Some(name.to_owned()), made).await
+    }
+
+    #[test]
+    fn who_does_not_read_takes_no_answers_of_others() {
+        block_on(async {
+            let answers = Answers::new(256 << 20);
+            let mut held = Vec::new();
+            for _ in 0..2 {
+                held.push(page(&answers, "user:slow").await.expect("room"));
+            }
+            for _ in 0..2 {
+                let error = page(&answers, "user:slow").await.expect_err("its share");
+                assert_eq!(error.code(), Code::NoMemory);
+            }
+            for _ in 0..20 {
+                assert!(page(&answers, "user:other").await.is_ok());
+            }
+            held.pop();
+            assert!(page(&answers, "user:slow").await.is_ok(), "it has read");
+            drop(held);
+            drop(answers.asker("third".to_owned()));
+            assert_eq!(answers.askers.lock().expect("no panic").len(), 1);
+        });
+    }
+
+    #[test]
+    fn who_asks_often_at_once_takes_no_places_of_others() {
+        block_on(async {
+            let answers = Answers::new(256 << 20);
+            let slow = async { std::future::pending().await };
+            let never = answers.answer(Some("user:slow".to_owned()), slow);
+            let mut more = Vec::new();
+            for _ in 0..2 * WAITING_MAX {
+                let answers = Arc::clone(&answers);
+                more.push(tokio::spawn(async move {
+                    page(&answers, "user:slow").await.is_ok()
+                }));
+            }
+            let others = async {
+                tokio::task::yield_now().await;
+                for _ in 0..20 {
+                    assert!(page(&answers, "user:other").await.is_ok());
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = never => unreachable!("it is not made"),
+                () = others => {}
+            }
+            for more in more {
+                more.abort();
+            }
+        });
+    }
+
+    #[test]
+    fn the_socket_has_room_of_its_own() {
+        let rooms = Rooms::new(256 << 20);
+        block_on(async {
+            let _all = rooms.network.room(rooms.network.all).await.expect("room");
+            let made = async { Response::new(Body::from(vec![0; MIB])) };
+            assert!(rooms.socket.answer(None, made).await.is_ok());
+        });
+        let asks = |caller: Option<Caller>, name: &str| {
+            let mut request = Request::new(Body::empty());
+            if let Some(caller) = caller {
+                request.extensions_mut().insert(caller);
+            }
+            request.extensions_mut().insert(Principal {
+                name: name.to_owned(),
+                administration: courser_access::Administration::Read,
+            });
+            whose_share(&request)
+        };
+        let address = "[::ffff:10.0.0.1]:9".parse().expect("an address");
+        let away = Some(Caller::Network { address });
+        assert_eq!(asks(Some(Caller::Local { uid: 0 }), "uid:0"), None);
+        assert_eq!(asks(away, "user:anna").as_deref(), Some("user:anna"));
+        assert_eq!(asks(away, "token").as_deref(), Some("10.0.0.1"));
+        assert_eq!(asks(None, "token").as_deref(), Some(""));
     }
 }

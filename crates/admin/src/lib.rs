@@ -42,7 +42,7 @@ use courser_broker::Control;
 use courser_memory::{Component, Scope};
 use tokio::sync::watch;
 
-use crate::answers::Answers;
+use crate::answers::Rooms;
 pub use crate::serve::BindError;
 use crate::serve::Listeners;
 pub use crate::settings::{InForce, Reloader, Reloads, reloader};
@@ -84,7 +84,7 @@ pub enum AdminError {
 #[derive(Clone)]
 pub(crate) struct AppState {
     pub(crate) control: Control,
-    pub(crate) answers: Arc<Answers>,
+    pub(crate) answers: Arc<Rooms>,
     pub(crate) token: Option<Arc<Token>>,
     pub(crate) started: Instant,
     pub(crate) reloader: Option<Reloader>,
@@ -125,7 +125,7 @@ impl Admin {
         };
         let addresses = listeners.addresses();
         let state = AppState {
-            answers: Answers::new(control.memory_max()),
+            answers: Rooms::new(control.memory_max()),
             control,
             token: token.map(Arc::new),
             started: Instant::now(),
