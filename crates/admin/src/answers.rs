@@ -85,6 +85,14 @@ impl Rooms {
             socket: Answers::new(memory_max),
         })
     }
+
+    /// As [`Answers::import_room`]: one room for imports, wherever they come from.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn import_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+        self.network.import_room(bytes).await
+    }
 }
 
 /// What one principal has of the room.
