@@ -169,6 +169,24 @@ pub enum BackupError {
         /// What is wrong.
         why: String,
     },
+    /// What is written there would be in the way of the backups.
+    #[error("{}: name a folder outside of the backups", path.display())]
+    Inside {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// Backups go while they would be read.
+    #[error("backups are being removed from {}: try again when that is done", path.display())]
+    Pruned {
+        /// From which folder.
+        path: PathBuf,
+    },
+    /// Backups are read that may have to go.
+    #[error("{} is being read by verify or restore: try again when that is done", path.display())]
+    BeingRead {
+        /// Which folder.
+        path: PathBuf,
+    },
     /// A folder with something in it.
     #[error("{} is not empty: a backup is restored into a new folder", path.display())]
     NotEmpty {

@@ -47,7 +47,7 @@ pub enum PruneMode {
 /// last one without stays besides. A backup that ended in the middle, behind the last one, goes as well.
 ///
 /// # Errors
-/// When there is no backup, one that would be left is not whole, another one writes to the folder, or it cannot be written.
+/// When there is no backup, one that would be left is not whole, somebody writes to the folder or reads a backup in it, or it cannot be written.
 pub fn prune_backups(path: &Path, keep: usize, mode: PruneMode) -> Result<Pruned, BackupError> {
     let none = || BackupError::None {
         path: path.to_owned(),
@@ -56,6 +56,10 @@ pub fn prune_backups(path: &Path, keep: usize, mode: PruneMode) -> Result<Pruned
         return Err(none());
     }
     let (store, _lock) = Store::lock(path)?;
+    let _readers = match mode {
+        PruneMode::Remove => store.keep_readers_out()?,
+        PruneMode::Say => None,
+    };
     let numbers = store.numbers()?;
     let left = numbers.finished.len().saturating_sub(keep.max(1));
     let (older, kept) = numbers.finished.split_at(left);

@@ -1,6 +1,6 @@
 //! Checking backups, and making a data folder of one. Offline.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
@@ -11,10 +11,12 @@ use super::manifest::{FileLine, Manifest, Sum};
 use super::store::Store;
 use super::{BackupError, BackupReport};
 use crate::files::{private_file, sync_folder};
-use crate::node::layout::{FOLDERS, NODE};
+use crate::node::layout::{FOLDERS, KEPT, NODE};
 use crate::node::make_folder;
 
 const CHUNK_BYTES: usize = 1 << 20;
+/// In a folder that is being made; in the end it is its file `node`.
+const RESTORING: &str = "restoring";
 
 /// Which backup is meant: the given one, or the last. One that was not finished is none, and is not passed over in silence.
 fn chosen(store: &Store, number: Option<u32>) -> Result<Manifest, BackupError> {
@@ -62,9 +64,9 @@ fn report(store: &Store, manifest: &Manifest) -> Result<BackupReport, BackupErro
 /// Reads every byte of a backup and says what of it is not what was written.
 ///
 /// # Errors
-/// When there is no such backup, it was not finished, or its manifest is damaged.
+/// When there is no such backup, it was not finished, or its manifest is damaged; and while backups are removed.
 pub fn verify_backup(path: &Path, number: Option<u32>) -> Result<BackupReport, BackupError> {
-    let store = Store::at(path);
+    let (store, _lock) = Store::share(path)?;
     let manifest = chosen(&store, number)?;
     let mut report = report(&store, &manifest)?;
     for file in &manifest.files {
@@ -76,32 +78,39 @@ pub fn verify_backup(path: &Path, number: Option<u32>) -> Result<BackupReport, B
 }
 
 /// Makes a data folder of a backup. All of the backup is read before anything is written, and the folder is one only when all of it
-/// is there and durable: its file `node` comes last. Damage that the data folder had when the backup was made is in the new one too, and
-/// is in the answer.
+/// is there and durable: its file `node` comes last. Until then it has the file `restoring`: what fails is removed, and what has ended in the middle
+/// is removed by the next one that is to be made there. Damage that the data folder had when the backup was made is in the new one too, and is in the
+/// answer.
 ///
 /// # Errors
-/// When the backup is not whole, or the folder is there and not empty, or cannot be written.
+/// When the backup is not whole, or the folder is there and not empty, is among the backups, or cannot be written; and while backups are removed.
 pub fn restore_backup(
     path: &Path,
     number: Option<u32>,
     data: &Path,
 ) -> Result<BackupReport, BackupError> {
-    let store = Store::at(path);
+    let (store, _lock) = Store::share(path)?;
     let manifest = chosen(&store, number)?;
     let failed = |source| BackupError::Write {
         path: data.to_owned(),
         source,
     };
-    match fs::read_dir(data) {
+    if is_inside(data, path) {
+        let path = data.to_owned();
+        return Err(BackupError::Inside { path });
+    }
+    let is_there = match fs::read_dir(data) {
         Ok(mut files) => {
-            if files.next().is_some() {
+            let has = |name| data.join(name).exists();
+            if files.next().is_some() && (has(NODE) || !has(RESTORING)) {
                 let path = data.to_owned();
                 return Err(BackupError::NotEmpty { path });
             }
+            true
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(failed(error)),
-    }
+    };
     if manifest.file(NODE).is_none() {
         let path = store.path().to_owned();
         let why = "it has no file `node`".to_owned();
@@ -111,22 +120,108 @@ pub fn restore_backup(
         read(&store, file, |_| Ok(()))?;
     }
     let report = report(&store, &manifest)?;
+    restore(&store, &manifest, data, is_there)?;
+    Ok(report)
+}
+
+/// Makes the folder, of which nothing is left if that fails; it may be there already, without anything that is not of one that has ended in the
+/// middle.
+pub(super) fn restore(
+    store: &Store,
+    manifest: &Manifest,
+    data: &Path,
+    is_there: bool,
+) -> Result<(), BackupError> {
+    let failed = |source| BackupError::Write {
+        path: data.to_owned(),
+        source,
+    };
     make_folder(data).map_err(failed)?;
+    let mark = private_file().truncate(false).open(data.join(RESTORING));
+    let mark = mark.map_err(failed)?;
+    // Another one works there.
+    if let Err(TryLockError::WouldBlock) = mark.try_lock() {
+        let path = data.to_owned();
+        return Err(BackupError::NotEmpty { path });
+    }
+    // Another one was done there meanwhile.
+    if data.join(NODE).exists() {
+        let _ = fs::remove_file(data.join(RESTORING));
+        let path = data.to_owned();
+        return Err(BackupError::NotEmpty { path });
+    }
+    clear(data).map_err(failed)?;
+    let made = make(store, manifest, data, mark);
+    if made.is_err() {
+        // What cannot be removed is marked, and goes with the next attempt.
+        let cleared = clear(data).and_then(|()| fs::remove_file(data.join(RESTORING)));
+        if cleared.is_ok() && !is_there {
+            let _ = fs::remove_dir(data);
+        }
+    }
+    made
+}
+
+/// Writes all of it. The mark becomes the file `node`.
+fn make(
+    store: &Store,
+    manifest: &Manifest,
+    data: &Path,
+    mut mark: File,
+) -> Result<(), BackupError> {
+    let failed = |source| BackupError::Write {
+        path: data.to_owned(),
+        source,
+    };
+    sync_folder(data).map_err(failed)?;
     for below in FOLDERS {
         make_folder(&data.join(below)).map_err(failed)?;
     }
-    let (last, others): (Vec<_>, Vec<_>) =
-        manifest.files.iter().partition(|file| file.path == NODE);
-    for file in others.into_iter().chain(last) {
-        if file.path == NODE {
-            for below in FOLDERS {
-                sync_folder(&data.join(below)).map_err(failed)?;
-            }
-        }
-        write(&store, file, data)?;
+    for file in manifest.files.iter().filter(|file| file.path != NODE) {
+        write(store, file, data)?;
     }
+    for below in FOLDERS {
+        sync_folder(&data.join(below)).map_err(failed)?;
+    }
+    mark.set_len(0).map_err(failed)?;
+    for node in manifest.files.iter().filter(|file| file.path == NODE) {
+        read(store, node, |bytes| mark.write_all(bytes).map_err(failed))?;
+    }
+    mark.sync_all().map_err(failed)?;
+    // Nothing but the mark may be missing in a folder that is one.
     sync_folder(data).map_err(failed)?;
-    Ok(report)
+    fs::rename(data.join(RESTORING), data.join(NODE)).map_err(failed)?;
+    sync_folder(data).map_err(failed)
+}
+
+/// Removes what one that ended in the middle has made, and nothing else, but the mark.
+fn clear(data: &Path) -> io::Result<()> {
+    for folder in FOLDERS {
+        gone(fs::remove_dir_all(data.join(folder)))?;
+    }
+    for file in KEPT {
+        gone(fs::remove_file(data.join(file)))?;
+    }
+    Ok(())
+}
+
+/// What is not there need not be removed.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// Whether a folder is among the backups, or would be.
+fn is_inside(data: &Path, backups: &Path) -> bool {
+    let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
+    let there = data.ancestors().find(|it| it.exists());
+    let there = there.and_then(|it| it.canonicalize().ok());
+    match (there, backups.canonicalize()) {
+        (Some(there), Ok(backups)) => there.starts_with(backups),
+        _ => false,
+    }
 }
 
 fn write(store: &Store, file: &FileLine, data: &Path) -> Result<(), BackupError> {

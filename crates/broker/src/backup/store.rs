@@ -88,6 +88,23 @@ impl Store {
         }
     }
 
+    /// One that is only read, for as long as nothing is pruned of it: while the file is open.
+    pub(super) fn share(path: &Path) -> Result<(Self, Option<File>), BackupError> {
+        let pruned = || BackupError::Pruned {
+            path: path.to_owned(),
+        };
+        let folder = lock_folder(path, File::try_lock_shared).ok_or_else(pruned)?;
+        Ok((Self::at(path), folder))
+    }
+
+    /// Nobody reads it while the file is open.
+    pub(super) fn keep_readers_out(&self) -> Result<Option<File>, BackupError> {
+        let read = || BackupError::BeingRead {
+            path: self.path.clone(),
+        };
+        lock_folder(&self.path, File::try_lock).ok_or_else(read)
+    }
+
     /// Where it is.
     pub(super) fn path(&self) -> &Path {
         &self.path
@@ -299,5 +316,21 @@ impl Store {
         sync_folder(&self.path).map_err(failed)?;
         fs::rename(&new, folder.join(MANIFEST)).map_err(failed)?;
         sync_folder(&folder).map_err(failed)
+    }
+}
+
+/// Locks the folder itself, which needs no file in it: it may be on a disk that is read only. Where there are no such locks nobody is kept out; none: somebody
+/// has one that does not go with it.
+fn lock_folder(
+    path: &Path,
+    lock: impl FnOnce(&File) -> Result<(), TryLockError>,
+) -> Option<Option<File>> {
+    let Ok(folder) = File::open(path) else {
+        return Some(None);
+    };
+    match lock(&folder) {
+        Ok(()) => Some(Some(folder)),
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Error(_)) => Some(None),
     }
 }

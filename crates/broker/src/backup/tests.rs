@@ -661,6 +661,89 @@ fn an_unfinished_backup_is_refused_and_gives_way_to_the_next() {
     assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
+/// Names of what is in a folder, sorted.
+fn names_in(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).expect("a folder");
+    let names = files.map(|it| it.expect("it can be listed").file_name());
+    let mut names: Vec<String> = names.map(|it| it.to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// What ended in the middle was in the way of the next one for good.
+#[test]
+fn i7_a_restore_that_ended_in_the_middle_gives_way_to_the_next_one() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = small(folder.path());
+    let data = folder.path().join("new");
+    fs::create_dir_all(data.join("log")).expect("there is room");
+    fs::write(data.join("log/0000000009.seg"), "cut").expect("there is room");
+    let error = restore_backup(&backups, None, &data).expect_err("it has something else");
+    assert!(matches!(error, BackupError::NotEmpty { .. }), "{error}");
+    fs::write(data.join("restoring"), "cut").expect("there is room");
+    restore_backup(&backups, None, &data).expect("it is whole");
+    assert!(!names_in(&data).contains(&"restoring".to_owned()));
+    assert!(!data.join("log/0000000009.seg").exists());
+    start(&data, 1).stop().expect("it is a data folder");
+    let error = restore_backup(&backups, None, &data).expect_err("it is one");
+    assert!(matches!(error, BackupError::NotEmpty { .. }), "{error}");
+}
+
+/// What it had written of a large folder kept the room that it was short of.
+#[test]
+fn i7_a_restore_that_fails_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = small(folder.path());
+    let data = folder.path().join("new");
+    // A file that cannot be written: it is there.
+    let path = backups.join("000001/manifest");
+    let text = fs::read_to_string(&path).expect("it is text");
+    let mut twice = Manifest::decode(&text).expect("it is whole");
+    let again = twice.files.iter().find(|it| it.path != "node").cloned();
+    twice.files.push(again.expect("there are others"));
+    fs::create_dir(&data).expect("there is room");
+    let (store, _lock) = Store::share(&backups).expect("nobody prunes it");
+    let error = super::restore::restore(&store, &twice, &data, true).expect_err("one is there");
+    assert!(matches!(error, BackupError::Write { .. }), "{error}");
+    assert_eq!(names_in(&data), [""; 0]);
+    super::restore::restore(&store, &twice, &data, false).expect_err("one is there");
+    assert!(!data.exists(), "it had made the folder");
+    restore_backup(&backups, None, &data).expect("it is whole");
+}
+
+#[test]
+fn i7_nothing_is_pruned_while_a_backup_is_read_and_nothing_read_while_it_goes() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = small(folder.path());
+    let data = folder.path().join("new");
+    let prune = || prune_backups(&backups, 1, PruneMode::Remove);
+    let (store, reads) = Store::share(&backups).expect("nobody prunes it");
+    verify_backup(&backups, None).expect("two may read");
+    let error = prune().expect_err("it is read");
+    assert!(matches!(error, BackupError::BeingRead { .. }), "{error}");
+    drop(reads);
+    let goes = store.keep_readers_out().expect("nobody reads it");
+    for error in [
+        verify_backup(&backups, None).expect_err("it goes"),
+        restore_backup(&backups, None, &data).expect_err("it goes"),
+    ] {
+        assert!(matches!(error, BackupError::Pruned { .. }), "{error}");
+    }
+    drop(goes);
+    prune().expect("nobody reads it");
+}
+
+#[test]
+fn a_backup_is_not_restored_among_the_backups() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = small(folder.path());
+    for below in ["data", "000001/data", "new/../data", ""] {
+        let error = restore_backup(&backups, None, &backups.join(below)).expect_err(below);
+        assert!(matches!(error, BackupError::Inside { .. }), "{error}");
+    }
+    assert!(!backups.join("data").exists() && !backups.join("new").exists());
+}
+
 #[test]
 fn a_folder_that_is_for_something_else_is_refused() {
     let folder = tempfile::tempdir().expect("a folder for a test");
