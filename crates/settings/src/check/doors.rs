@@ -1,8 +1,10 @@
 //! One `[[listener]]`: where it listens, what is spoken there, and its own limits.
 
+use std::path::{Component, Path, PathBuf};
+
 use super::{Fault, View, advertised_fault, client_ids_fault, field, item, size_faults};
 use crate::table::Listener;
-use crate::value::ClientCertificates;
+use crate::value::{ClientCertificates, Keep};
 
 /// What is wrong with it.
 pub(super) fn faults(view: &View<'_>, door: &Listener) -> Vec<Fault> {
@@ -13,6 +15,7 @@ pub(super) fn faults(view: &View<'_>, door: &Listener) -> Vec<Fault> {
     found.extend(tls_faults(view, door));
     found.extend(client_certificate_faults(view, door));
     found.extend(path_faults(view, door));
+    found.extend(socket_fault(view, door));
     found.extend(client_ids_fault(view, Some(door)));
     let mqtt = view.settings().mqtt_at(door);
     found.extend(size_faults(view, Some(door), &mqtt));
@@ -23,6 +26,13 @@ pub(super) fn faults(view: &View<'_>, door: &Listener) -> Vec<Fault> {
 
 fn name_fault(view: &View<'_>, door: &Listener) -> Option<Fault> {
     let key = field(door, "name");
+    if view.resolved.is_drawn(&key) {
+        let fault = format!(
+            "found {}; expected a name that is written here: it is shown wherever the listener is meant, and what is drawn is not to be",
+            view.said(&key)
+        );
+        return Some(Fault::of(&key, &fault));
+    }
     (door.name == "mqtt").then(|| {
         let fault = format!(
             "{} is the name of mqtt.listen; expected another one",
@@ -130,6 +140,70 @@ fn client_certificate_faults(view: &View<'_>, door: &Listener) -> Vec<Fault> {
         Fault::of(&key, &fault)
     };
     given.map(fault).collect()
+}
+
+/// What the program keeps in its data folder, or looks for there.
+const OWN_FILES: [&str; 11] = [
+    "LOCK",
+    "admin.sock",
+    "admin.token",
+    "bootstrap",
+    "checkpoints",
+    "crash",
+    "log",
+    "node",
+    "node.new",
+    "repair",
+    "scrub",
+];
+/// Longest path of a Unix socket: `sun_path` of Linux, less the zero behind it.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// A path in full, without `.` and with `..` taken for the folder above, whatever is there.
+fn in_full(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut full = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                full.pop();
+            }
+            Component::CurDir => {}
+            part => full.push(part),
+        }
+    }
+    full
+}
+
+/// A socket where none can be made, or where the program has something of its own: it would be gone without a word.
+fn socket_fault(view: &View<'_>, door: &Listener) -> Option<Fault> {
+    let path = door.unix.as_ref()?;
+    let key = field(door, "unix");
+    let bytes = path.as_os_str().len();
+    if bytes > SOCKET_PATH_BYTES_MAX {
+        let fault = format!(
+            "expected a path of at most {SOCKET_PATH_BYTES_MAX} bytes, which is what the system takes for a socket; found {bytes} bytes: {}",
+            view.said(&key)
+        );
+        return Some(Fault::of(&key, &fault));
+    }
+    let data = &view.settings().data;
+    if data.store != Keep::Disk {
+        return None;
+    }
+    let path = in_full(path);
+    let inside = path.strip_prefix(in_full(&data.path)).ok()?;
+    let own = match inside.components().next() {
+        None => true,
+        Some(first) => OWN_FILES.iter().any(|own| first.as_os_str() == *own),
+    };
+    own.then(|| {
+        let fault = format!(
+            "expected a path that the program does not use itself in its data folder (data.path); found {}",
+            view.said(&key)
+        );
+        Fault::of(&key, &fault)
+    })
 }
 
 /// Paths, rights, and who passes connections on.

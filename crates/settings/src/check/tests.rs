@@ -40,6 +40,28 @@ fn tokens_need_keys_an_audience_and_a_claim() {
 }
 
 #[test]
+fn a_socket_whose_path_the_system_does_not_take_is_refused() {
+    for (bytes, fault) in [
+        (107, ""),
+        (
+            108,
+            "of at most 107 bytes, which is what the system takes for a socket; found 108 bytes",
+        ),
+    ] {
+        let path = format!("/{}", "x".repeat(bytes - 1));
+        let text = format!("[[listener]]\nname = \"x\"\nunix = \"{path}\"");
+        let checked = Sources::new().file("f", &text).check();
+        let said = checked.err().map_or_else(String::new, |it| it.to_string());
+        assert_eq!(said.is_empty(), fault.is_empty(), "{said}");
+        assert!(said.contains(fault), "{said}");
+        assert!(
+            fault.is_empty() || said.starts_with("f:3:8: listener[\"x\"].unix: "),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn a_listener_that_cannot_work_is_refused_with_the_reason() {
     let table = [
         (r#"address = "127.0.0.1:1884""#, ""),
@@ -115,6 +137,16 @@ fn a_listener_that_cannot_work_is_refused_with_the_reason() {
             r#"address = "127.0.0.1:1", proxies = "10.0.0.0/33""#,
             "list of addresses or networks",
         ),
+        (
+            r#"unix = "data/admin.sock""#,
+            r#"listener["x"].unix: expected a path that the program does not use itself in its data folder (data.path); found "data/admin.sock""#,
+        ),
+        (
+            r#"unix = "./elsewhere/../data/log/1/x""#,
+            "does not use itself in its data folder",
+        ),
+        (r#"unix = "data""#, "does not use itself in its data folder"),
+        (r#"unix = "data/mqtt.sock""#, ""),
         (r#"unix = "/tmp/x", packet_bytes_max = "16KiB""#, ""),
         (
             r#"unix = "/tmp/x", packet_bytes_max = "8KiB""#,

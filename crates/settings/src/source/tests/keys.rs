@@ -70,6 +70,24 @@ fn so_does_each_of_arguments_and_the_environment() {
     }
 }
 
+/// It would be shown wherever the listener is meant, as in what a reload changes.
+#[test]
+fn i14_a_listener_whose_name_was_drawn_is_refused_without_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text);
+    write("secret", "canary").expect("a file");
+    let text = "[[listener]]\nname = \"${FILE:secret}\"\nunix = \"/x\"\n";
+    write("courser.toml", text).expect("a file");
+    let load = Sources::new().load("--config", &folder.path().join("courser.toml"));
+    let said = load.check().expect_err("its name is drawn").to_string();
+    let part = "found \"${FILE:secret}\"; expected a name that is written here";
+    assert!(
+        said.contains(part) && said.contains("courser.toml:2:8: "),
+        "{said}"
+    );
+    assert!(!said.contains("canary"), "{said}");
+}
+
 /// The name of an item may be drawn from elsewhere, and be a secret.
 #[test]
 fn i14_a_key_shows_nothing_that_was_drawn() {
