@@ -29,6 +29,15 @@ impl Listening {
         }
     }
 
+    /// Whether it does: one that was only bound looks the same.
+    fn listens(&self) -> bool {
+        let listens = match self {
+            Self::Tcp(socket) => SockRef::from(socket).is_listener(),
+            Self::Unix(socket) => SockRef::from(socket).is_listener(),
+        };
+        listens.is_ok_and(|listens| listens)
+    }
+
     /// Where it listens, for people.
     pub(crate) fn place(&self) -> String {
         match self {
@@ -118,6 +127,14 @@ pub(crate) fn bind(
                 name: name.clone(),
             });
         }
+        if sockets.iter().any(|socket| !socket.listens()) {
+            return Err(named(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "the socket \"{name}\" that was given is bound, but does not listen: nobody could come in by it"
+                ),
+            )));
+        }
         all.extend(sockets);
     }
     for socket in &all {
@@ -181,6 +198,19 @@ impl Drop for SocketFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_that_is_bound_and_does_not_listen_is_told_apart() {
+        use socket2::{Domain, Socket, Type};
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        let address: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        socket.bind(&address.into()).expect("it is bound");
+        let listening = socket.try_clone().expect("another name for it");
+        let given = Listening::Tcp(socket.into());
+        assert!(!given.listens());
+        listening.listen(1).expect("it listens");
+        assert!(given.listens());
+    }
 
     #[test]
     fn a_socket_that_was_left_behind_is_replaced_and_nothing_else_is() {
