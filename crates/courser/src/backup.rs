@@ -20,7 +20,7 @@ use crate::operate::{Output, OutputFlags, ServerFlags, Stop, say};
 /// How often a backup that is being made is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Copy the data of a running server
+/// Copy the data of a running server; read, and remove, the copies
 #[derive(Args, Debug)]
 pub(crate) struct Backup {
     #[command(subcommand)]
@@ -103,9 +103,9 @@ struct Verify {
 
 /// Make a data folder of a backup. Offline
 ///
-/// All of the backup is read and checked before anything is written. Exit code 1: the backup is damaged or was not finished, or the
-/// folder is not empty; or it is restored, and has the damage that is named, since the data folder had it when the backup was made; 5:
-/// there is no such backup.
+/// All of the backup is read and checked before anything is written, and what fails is removed. Exit code 1: the backup is damaged or was not finished, the
+/// folder is not empty or among the backups, it cannot be written, or backups are being removed; or it is restored, and has the damage that is named, since the
+/// data folder had it when the backup was made; 5: there is no such backup.
 #[derive(Args, Debug)]
 pub(crate) struct Restore {
     #[command(flatten)]

@@ -117,7 +117,7 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Say what is damaged in a data folder, and go on without it
     Repair(repair::Repair),
-    /// Copies of the data: create, status, stop, verify
+    /// Copies of the data: create, status, stop, verify, prune
     Backup(backup::Backup),
     /// Make a data folder of a backup
     Restore(backup::Restore),
