@@ -389,3 +389,30 @@ def test_second_broker_on_the_machine(server, tmp_path):
         assert done.returncode == 6, done.stdout + done.stderr
         who = f" is in use by process {server.process.pid} (courser): stop that one, or listen elsewhere with {flag} ADDRESS:PORT"
         assert who in done.stderr, done.stderr
+
+
+def test_a_token_that_is_replaced_counts_no_more(server):
+    """A reload has the new token count at once, and so does the file alone after a moment; guesses are counted and told."""
+    file = server.folder / "data" / "admin.token"
+
+    def replace(token):
+        new = file.with_suffix(".new")
+        new.touch(mode=0o600)
+        new.write_text(token)
+        new.rename(file)
+
+    old, new = token_of(server), "0123456789abcdef-new"
+    assert get(server, "/api/v1/node", old)[0] == 200
+    replace(new)
+    assert get(server, "/api/v1/config/reload", old, "POST")[0] in (200, 401), "it may have been seen already"
+    subprocess.run([str(server.binary()), "config", "reload", "--server", server.folder / "data"], check=True, capture_output=True)
+    assert get(server, "/api/v1/node", old)[0] == 401
+    assert get(server, "/api/v1/node", new)[0] == 200
+    assert server.metric('courser_operator_logins_total{result="wrong_token"}') >= 1
+    assert "event=operator_refused" in server.output()
+    replace(old)
+    deadline = time.monotonic() + 20
+    while get(server, "/api/v1/node", new)[0] != 401:
+        assert time.monotonic() < deadline, "the old token counts"
+        time.sleep(0.1)
+    assert get(server, "/api/v1/node", old)[0] == 200

@@ -1,6 +1,7 @@
 //! Who asks, and whether they may.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
@@ -123,7 +124,7 @@ impl Asking {
             }
             (Shown::Password(both), caller) => by_password(state, caller, &both).await,
             (_, Some(Caller::Local { uid })) => by_uid(uid),
-            (Shown::Token(given), _) => by_token(state, &given),
+            (Shown::Token(given), caller) => by_token(state, caller, &given),
             (Shown::Strange, _) => Err(unauthorized("the token is not right")),
             (Shown::Nothing, _) => Err(unauthorized("no token was given")),
         }
@@ -154,6 +155,14 @@ fn shown(headers: &HeaderMap) -> Shown {
     }
 }
 
+/// The address of who asks; none where it came by the socket.
+fn origin(caller: Option<Caller>) -> Option<IpAddr> {
+    match caller {
+        Some(Caller::Network { address }) => Some(address.ip()),
+        Some(Caller::Local { .. }) | None => None,
+    }
+}
+
 async fn by_password(
     state: &AppState,
     caller: Option<Caller>,
@@ -162,10 +171,7 @@ async fn by_password(
     let wrong = || unauthorized("user name or password are not right");
     // RFC 7617 section 2: the name ends at the first colon.
     let (name, password) = both.split_once(':').ok_or_else(wrong)?;
-    let from = match caller {
-        Some(Caller::Network { address }) => Some(address.ip()),
-        Some(Caller::Local { .. }) | None => None,
-    };
+    let from = origin(caller);
     match state.control.log_in(from, name, password.as_bytes()).await {
         Ok(done) => {
             // A user of the broker who has no administration is none, whatever its password.
@@ -220,11 +226,20 @@ fn by_uid(uid: u32) -> Result<Principal, ApiError> {
     ))
 }
 
-fn by_token(state: &AppState, given: &str) -> Result<Principal, ApiError> {
-    match &state.token {
-        Some(token) if token.is(given) => Ok(Principal::full("token".to_owned())),
-        Some(_) | None => Err(unauthorized("the token is not right")),
+fn by_token(state: &AppState, caller: Option<Caller>, given: &str) -> Result<Principal, ApiError> {
+    let now = Instant::now();
+    if state.token.as_ref().is_some_and(|it| it.is(given, now)) {
+        return Ok(Principal::full("token".to_owned()));
     }
+    if let Some(left_out) = state.control.wrong_token(now) {
+        tracing::warn!(
+            event = "operator_refused",
+            address = address_of(origin(caller)),
+            left_out,
+            "somebody has shown a wrong token of operators"
+        );
+    }
+    Err(unauthorized("the token is not right"))
 }
 
 /// What a request needs. Whoever may only look may look at everything but what a route keeps back by itself.

@@ -46,7 +46,7 @@ use crate::answers::Rooms;
 pub use crate::serve::BindError;
 use crate::serve::Listeners;
 pub use crate::settings::{InForce, Reloader, Reloads, reloader};
-pub use crate::token::{Token, TokenError};
+pub use crate::token::{CurrentToken, Token, TokenError};
 
 /// Name of the Unix socket in a data folder.
 pub const ADMIN_SOCKET: &str = "admin.sock";
@@ -85,7 +85,7 @@ pub enum AdminError {
 pub(crate) struct AppState {
     pub(crate) control: Control,
     pub(crate) answers: Arc<Rooms>,
-    pub(crate) token: Option<Arc<Token>>,
+    pub(crate) token: Option<Arc<CurrentToken>>,
     pub(crate) started: Instant,
     pub(crate) reloader: Option<Reloader>,
     pub(crate) commit: Option<&'static str>,
@@ -95,6 +95,7 @@ pub(crate) struct AppState {
 pub struct Admin {
     addresses: Vec<SocketAddr>,
     socket: Option<PathBuf>,
+    token: Option<Arc<CurrentToken>>,
     stop: watch::Sender<()>,
     thread: Option<JoinHandle<()>>,
 }
@@ -114,7 +115,8 @@ impl Admin {
     /// # Errors
     /// [`AdminError`]; nothing is left running.
     pub fn start(config: &AdminConfig, control: Control) -> Result<Self, AdminError> {
-        let token = config.token_file.as_deref().map(Token::load).transpose()?;
+        let token = config.token_file.as_deref().map(CurrentToken::load);
+        let token = token.transpose()?.map(Arc::new);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -127,7 +129,7 @@ impl Admin {
         let state = AppState {
             answers: Rooms::new(control.memory_max()),
             control,
-            token: token.map(Arc::new),
+            token: token.clone(),
             started: Instant::now(),
             reloader: config.reloader.clone(),
             commit: config.commit,
@@ -143,6 +145,7 @@ impl Admin {
         Ok(Self {
             addresses,
             socket: config.socket.clone(),
+            token,
             stop,
             thread: Some(thread),
         })
@@ -152,6 +155,12 @@ impl Admin {
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// The token that counts; none: nobody has one.
+    #[must_use]
+    pub fn token(&self) -> Option<Arc<CurrentToken>> {
+        self.token.clone()
     }
 }
 

@@ -2,8 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use courser_admin::{ADMIN_SOCKET, Admin, AdminConfig, AdminError, BindError, Reloader};
+use courser_admin::{
+    ADMIN_SOCKET, Admin, AdminConfig, AdminError, BindError, CurrentToken, Reloader,
+};
 use courser_broker::Control;
 use courser_settings::{Keep, Settings};
 use serde_json::json;
@@ -65,6 +68,11 @@ impl Operators {
     /// Where it is served over HTTP.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         self.admin.addresses()
+    }
+
+    /// The token that counts.
+    pub(crate) fn token(&self) -> Option<Arc<CurrentToken>> {
+        self.admin.token()
     }
 
     /// Lines of the greeting.

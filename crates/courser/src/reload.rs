@@ -1,6 +1,9 @@
 //! Settings of a running server: read again as at its start, checked whole, then given to the broker and to the log.
 
+use std::sync::Arc;
+
 use courser_admin::settings::{InForce, Reloaded, SettingChange};
+use courser_admin::{CurrentToken, TokenError};
 use courser_broker::{Anonymous, Broker, Reread, with_causes};
 use courser_settings::{Applies, Change, Errors, Resolved};
 use serde_json::{Value, json};
@@ -18,6 +21,8 @@ pub(crate) struct Running {
     needs_restart: Vec<SettingChange>,
     log: Log,
     held_to: HeldTo,
+    /// Of operators, once they are served.
+    pub(crate) token: Option<Arc<CurrentToken>>,
 }
 
 /// What a server was started with and keeps: settings that are read again are held to it as a start holds them.
@@ -38,6 +43,7 @@ impl Running {
             needs_restart: Vec::new(),
             log,
             held_to,
+            token: None,
         }
     }
 
@@ -51,7 +57,7 @@ impl Running {
         in_force(&self.now, self.needs_restart.clone())
     }
 
-    /// Reads files, environment and flags again, and the certificates and keys that the settings name. What is right is in force when
+    /// Reads files, environment and flags again, and the certificates, keys and the token of operators that the settings name. What is right is in force when
     /// this returns. The log says what came of it.
     ///
     /// # Errors
@@ -76,9 +82,7 @@ impl Running {
             errors.to_string()
         })?;
         // They are few and small, so nobody waits for long.
-        let certificates = broker
-            .reread_files()
-            .map_err(|error| self.placed(Some(error.setting()), with_causes(&error)))?;
+        let certificates = self.reread(broker)?;
         let same = certificates.iter().filter(|it| it.1 == Reread::Same);
         for (listener, _) in same {
             tracing::info!(
@@ -109,6 +113,19 @@ impl Running {
         Ok(answer)
     }
 
+    /// Reads what settings name and a reload takes: all of it, or nothing.
+    fn reread(&self, broker: &Broker) -> Result<Vec<(String, Reread)>, String> {
+        let files = || {
+            let read = broker.reread_files();
+            read.map_err(|error| Unread(self.placed(Some(error.setting()), with_causes(&error))))
+        };
+        let read = match &self.token {
+            Some(token) => token.reread_with(files),
+            None => files(),
+        };
+        read.map_err(|Unread(fault)| fault)
+    }
+
     /// What the settings say by now. Also what counts only after a restart must be what a start takes: nobody wants to learn that then.
     fn read(&self) -> Result<Resolved, Errors> {
         let new = self.flags.resolve()?;
@@ -116,6 +133,15 @@ impl Running {
             faults if faults.is_empty() => Ok(new),
             faults => Err(Errors(faults)),
         }
+    }
+}
+
+/// What is wrong with a file.
+struct Unread(String);
+
+impl From<TokenError> for Unread {
+    fn from(error: TokenError) -> Self {
+        Self(with_causes(&error))
     }
 }
 

@@ -71,7 +71,7 @@ fn serve(arguments: &Server) -> Result<Exit, Exit> {
     tell_unread(&arguments.flags);
     let (reloader, reloads) = courser_admin::reloader(in_force(&resolved, Vec::new()));
     let held_to = HeldTo { anonymous, files };
-    let running = Running::new(arguments.flags.clone(), resolved, log, held_to);
+    let mut running = Running::new(arguments.flags.clone(), resolved, log, held_to);
     if let Some(error) = taken {
         return Err(cannot_start(format, &running, &StartError::Listen(error)));
     }
@@ -88,6 +88,7 @@ fn serve(arguments: &Server) -> Result<Exit, Exit> {
         Ok(operators) => operators,
         Err(error) => return Err(stop_unserved(broker, format, &error)),
     };
+    running.token = operators.token();
     let greeting = Greeting {
         broker: &broker,
         operators: &operators,

@@ -132,7 +132,7 @@ metrics! {
         |it| one(it.sum.logins.queued);
     "auth_gave_up", Counter of Things, "Of these, logins whose connection or whose time (mqtt.connect_timeout) ended before they had it",
         |it| one(it.sum.logins.gave_up);
-    "operator_logins", Counter of Things ["result"], "Requests to the API by name and password of a user: accepted, wrong, delayed because the address has failed too often, unavailable because passwords cannot be compared now, or forbidden because the user has no administration",
+    "operator_logins", Counter of Things ["result"], "Requests to the API by name and password of a user: accepted, wrong, delayed because the address has failed too often, unavailable because passwords cannot be compared now, or forbidden because the user has no administration; and those with a token of operators that is wrong: wrong_token",
         |it| each(it.operator_logins.iter().copied());
     "tls_certificate_expiry_timestamp", Gauge of Seconds ["listener"], "When the certificate of a listener ends, in seconds since 1970",
         |it| it.certificates.iter().map(|(listener, end)| (vec![listener.clone()], *end as f64)).collect();

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use courser_access::{Administration, HashError, SALT_BYTES, UserName, dummy_hash};
 use courser_contract::Tick;
@@ -18,6 +19,7 @@ use super::lanes::Ticket;
 use super::password::Remembered;
 use super::throttle::{Admission, Coming, Kind, LookedAt, Origin, Wake, Why};
 use crate::clock::Clock;
+use crate::lines::Lines;
 
 /// Why an operator does not come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,7 +68,14 @@ pub enum MakeError {
 }
 
 /// What can come of a login, in the order of [`OperatorLogins`].
-const RESULTS: [&str; 5] = ["accepted", "wrong", "delayed", "unavailable", "forbidden"];
+const RESULTS: [&str; 6] = [
+    "accepted",
+    "wrong",
+    "delayed",
+    "unavailable",
+    "forbidden",
+    "wrong_token",
+];
 
 /// What has come of the logins of operators.
 #[derive(Debug, Default)]
@@ -74,7 +83,7 @@ struct OperatorLogins([AtomicU64; RESULTS.len()]);
 
 impl OperatorLogins {
     fn count(&self, done: Result<Administration, LogInError>) {
-        let [accepted, wrong, delayed, unavailable, forbidden] = &self.0;
+        let [accepted, wrong, delayed, unavailable, forbidden, _] = &self.0;
         let counter = match done {
             Ok(Administration::Read | Administration::Full) => accepted,
             // Every user of the broker has a password: it is not yet an operator.
@@ -84,6 +93,11 @@ impl OperatorLogins {
             Err(LogInError::Busy | LogInError::Unavailable) => unavailable,
         };
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count_wrong_token(&self) {
+        let [.., wrong_token] = &self.0;
+        wrong_token.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -135,6 +149,8 @@ struct Inner {
     clock: Clock,
     remembered: Mutex<Remembered>,
     counted: OperatorLogins,
+    /// Of wrong tokens, which cost nothing and make nobody wait.
+    lines: Lines,
     /// One new password at a time is on its way to the pool, so that logins wait for one at most.
     making: Arc<Semaphore>,
 }
@@ -184,6 +200,7 @@ impl Operators {
             clock,
             remembered: Mutex::default(),
             counted: OperatorLogins::default(),
+            lines: Lines::default(),
             making: Arc::new(Semaphore::new(1)),
         }))
     }
@@ -202,6 +219,12 @@ impl Operators {
     pub(crate) fn counted(&self) -> [(&'static str, u64); RESULTS.len()] {
         let counters = &self.0.counted.0;
         std::array::from_fn(|at| (RESULTS[at], counters[at].load(Ordering::Relaxed)))
+    }
+
+    /// Counts somebody who has shown a token that is none. The lines that were left out before, if this is to be told.
+    pub(crate) fn wrong_token(&self, now: Instant) -> Option<u64> {
+        self.0.counted.count_wrong_token();
+        self.0.lines.admit(now)
     }
 
     /// What the user of this name and password may do; `from` is where it comes from, none: this machine, by a file.

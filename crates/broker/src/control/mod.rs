@@ -14,7 +14,7 @@ mod trace;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use courser_access::{Command, SALT_BYTES, Table};
 use courser_contract::{FrontId, PartitionId, ShardId};
@@ -250,6 +250,13 @@ impl Control {
     #[must_use]
     pub fn operator_logins(&self) -> Vec<(&'static str, u64)> {
         self.operators.counted().into()
+    }
+
+    /// Counts somebody who has shown a token of operators that is none. If a line of the log is to say so, how many were left out since the
+    /// last one: anybody can cause them.
+    #[must_use]
+    pub fn wrong_token(&self, now: Instant) -> Option<u64> {
+        self.operators.wrong_token(now)
     }
 
     /// What the user of a name and password may do here, by its roles as they are now. The password is compared beside the shards, under

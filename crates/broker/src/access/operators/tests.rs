@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use courser_access::{
     Command, HashMemory, PasswordHash, Role, RoleName, SALT_BYTES, Table, User, UserState,
@@ -215,27 +216,34 @@ fn i10_operators_beyond_what_may_be_at_once_have_their_turn() {
 #[test]
 fn logins_are_counted_by_what_came_of_them() {
     let desk = Desk::new();
-    let counted = |expected: [u64; 5]| {
-        let names = ["accepted", "wrong", "delayed", "unavailable", "forbidden"];
+    let counted = |expected: [u64; 6]| {
+        let names = [
+            "accepted",
+            "wrong",
+            "delayed",
+            "unavailable",
+            "forbidden",
+            "wrong_token",
+        ];
         let counted = desk.operators.counted();
         assert_eq!(counted.map(|(name, _)| name), names);
         assert_eq!(counted.map(|(_, count)| count), expected);
     };
-    counted([0; 5]);
+    counted([0; 6]);
     for _ in 0..2 {
         assert!(desk.log_in("anna", "right").0.is_ok());
     }
-    counted([2, 0, 0, 0, 0]);
+    counted([2, 0, 0, 0, 0, 0]);
     for _ in 0..2 {
         assert_eq!(desk.log_in("ben", "right").0, Ok(Administration::None));
     }
-    counted([2, 0, 0, 0, 2]);
+    counted([2, 0, 0, 0, 2, 0]);
     for _ in 0..5 {
         assert_eq!(desk.log_in("ben", "wrong").0, Err(LogInError::Wrong));
     }
-    counted([2, 5, 0, 0, 2]);
+    counted([2, 5, 0, 0, 2, 0]);
     assert_eq!(desk.log_in("anna", "right").0, Err(LogInError::Wait));
-    counted([2, 5, 1, 0, 2]);
+    counted([2, 5, 1, 0, 2, 0]);
     let desk = Desk::new();
     let mut context = Context::from_waker(Waker::noop());
     {
@@ -249,4 +257,15 @@ fn logins_are_counted_by_what_came_of_them() {
         ("wrong", 1),
         "also where nobody waits for the answer"
     );
+}
+
+#[test]
+fn wrong_tokens_are_counted_and_told_a_few_times() {
+    let desk = Desk::new();
+    let now = Instant::now();
+    let told = (0..100).filter_map(|_| desk.operators.wrong_token(now));
+    assert!((1..=8).contains(&told.count()));
+    assert_eq!(desk.operators.counted()[5], ("wrong_token", 100));
+    let later = desk.operators.wrong_token(now + Duration::from_secs(2));
+    assert!(later.is_some_and(|left_out| left_out > 90));
 }
