@@ -269,8 +269,13 @@ impl Partition {
             .filter_map(|s| Some((s.share_name()?.into(), s.filter.clone())))
             .collect();
         let left = self.state.leaves_of(uid);
+        // The part that has said that it has something of it: the name may lead to another one by now (M36).
+        let part = |leaving: &Leaving| {
+            let owing = leaving.group.filter(|group| group.partition.is_volatile());
+            leaving.part.or(owing)
+        };
         let left: Vec<_> = left
-            .map(|(_, l)| ((l.share.clone(), l.filter.clone()), l.part))
+            .map(|(_, l)| ((l.share.clone(), l.filter.clone()), part(l)))
             .collect();
         let how = (uid, LeaveCause::SessionEnded);
         for name in names {

@@ -203,7 +203,7 @@ fn a_message_that_its_publisher_has_forgotten_may_come_late() {
 /// M26: a DISCONNECT that nobody leads the session to hear of, or that is lost with its leader: to the log the connection was lost.
 #[test]
 fn a_good_bye_may_come_to_nobody() {
-    let outcome = run_plan(with_many_deposals(Plan::new(101)));
+    let outcome = run_plan(with_many_deposals(Plan::new(1321)));
     assert_eq!(outcome.violation, None);
     assert!(outcome.excused(Excuse::GoodByeLost) > 0, "the will came");
 }

@@ -574,3 +574,74 @@ fn i5_who_leaves_a_group_leaves_the_part_that_took_a_repeated_join_too() {
     assert_eq!(world.got(durable), ["0", "1", "2", "3"]);
     assert!(world.got(clean).is_empty());
 }
+
+/// Members with and without a lifetime come, take over from each other's connections, leave and go, whatever is on its way. Once all have ended
+/// nothing is kept of what they were to get: a part of which somebody had left, and that owed it something, did not hear of its end when the
+/// name of the group led to the durable part by then.
+#[test]
+fn m36_nothing_stays_of_members_that_come_and_go() {
+    for seed in 1..=1_000 {
+        let mut world = World::new();
+        world.commits = Commits::Held;
+        come_and_go(&mut world, seed);
+        world.commits = Commits::AtOnce;
+        world.settle();
+        for name in NAMES {
+            let client = world.client(name);
+            world.attach(client, Options::clean());
+            world.detach(client, DetachCause::Disconnect);
+        }
+        for (id, node) in &world.nodes {
+            let counts = node.partition.counts();
+            assert_eq!(counts.records, 0, "seed {seed}: {id:?} {counts:?}");
+        }
+    }
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// Sixty steps of somebody each, with commits now and then.
+fn come_and_go(world: &mut World, seed: u64) {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as usize % below
+    };
+    let mut connections = [None; NAMES.len()];
+    for step in 0..60 {
+        let who = random(NAMES.len());
+        let qos = [QoS::AtLeastOnce, QoS::ExactlyOnce][random(2)];
+        let connected = connections[who].filter(|&at: &usize| world.clients[at].home.is_some());
+        match (random(12), connected) {
+            (0 | 1, _) => {
+                let mut options = [Options::clean, Options::durable][random(2)]();
+                options.clean_start |= random(3) == 0;
+                let at = world.client(NAMES[who]);
+                world.clients[at].acks = Acks::Held;
+                world.connect(at, options);
+                connections[who] = Some(at);
+            }
+            (2 | 3, Some(at)) => {
+                let (home, message) = world.clients[at].subscribe(vec![shared("t/#", qos)]);
+                world.send_home(home, message);
+            }
+            (4, Some(at)) => leave_group(world, at),
+            (5, Some(at)) => {
+                for (to, message) in world.clients[at].detach(DetachCause::Lost) {
+                    world.send_home(to, message);
+                }
+            }
+            (6, Some(at)) => {
+                for (to, message) in world.clients[at].ack(random(3)) {
+                    world.send_home(to, message);
+                }
+            }
+            (7 | 8, _) => {
+                world.send("t", &step.to_string(), qos);
+            }
+            _ => commit_all(world),
+        }
+    }
+}
