@@ -60,9 +60,7 @@ pub(crate) fn page_bytes(memory_max: u64) -> usize {
 #[derive(Debug)]
 pub(crate) struct Answers {
     free: Arc<Semaphore>,
-    /// That of imports.
-    imports: Arc<Semaphore>,
-    /// All of either, in [`UNIT`]s.
+    /// All of it, in [`UNIT`]s.
     all: u32,
     /// What one takes while it is made.
     making: u32,
@@ -71,27 +69,32 @@ pub(crate) struct Answers {
     askers: Mutex<HashMap<String, Arc<Asker>>>,
 }
 
-/// Room for answers over TCP, and over the socket.
+/// Room for answers over TCP, for those over the socket, and for imports, wherever they come from.
 #[derive(Debug)]
 pub(crate) struct Rooms {
     network: Arc<Answers>,
     socket: Arc<Answers>,
+    imports: Arc<Semaphore>,
 }
 
 impl Rooms {
     pub(crate) fn new(memory_max: u64) -> Arc<Self> {
+        let network = Answers::new(memory_max);
         Arc::new(Self {
-            network: Answers::new(memory_max),
+            imports: Arc::new(Semaphore::new(network.all as usize)),
+            network,
             socket: Answers::new(memory_max),
         })
     }
 
-    /// As [`Answers::import_room`]: one room for imports, wherever they come from.
+    /// Room for an import whose body has so many bytes.
     ///
     /// # Errors
-    /// As there.
+    /// [`Code::NoMemory`] where others have it for longer than somebody waits.
     pub(crate) async fn import_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
-        self.network.import_room(bytes).await
+        let units = units(bytes.saturating_mul(IMPORT_PARTS)).min(self.network.all);
+        let none = "imports hold as much memory as they may";
+        self.network.room_of(&self.imports, units, none).await
     }
 }
 
@@ -166,7 +169,6 @@ impl Answers {
         let all = units(all.max(2 * making));
         Arc::new(Self {
             free: Arc::new(Semaphore::new(all as usize)),
-            imports: Arc::new(Semaphore::new(all as usize)),
             all,
             making: units(making),
             waiting: Semaphore::new(WAITING_MAX),
@@ -202,16 +204,6 @@ impl Answers {
     async fn room(&self, units: u32) -> Result<OwnedSemaphorePermit, ApiError> {
         let none = "answers hold as much memory as they may";
         self.room_of(&self.free, units, none).await
-    }
-
-    /// Room for an import whose body has so many bytes.
-    ///
-    /// # Errors
-    /// [`Code::NoMemory`] where others have it for longer than somebody waits.
-    pub(crate) async fn import_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
-        let units = units(bytes.saturating_mul(IMPORT_PARTS)).min(self.all);
-        let none = "imports hold as much memory as they may";
-        self.room_of(&self.imports, units, none).await
     }
 
     async fn room_of(
@@ -423,11 +415,12 @@ mod tests {
     #[test]
     fn imports_hold_no_more_than_their_share_and_leave_answers_theirs() {
         block_on(async {
-            let answers = Answers::new(256 << 20);
+            let rooms = Rooms::new(256 << 20);
+            let answers = &rooms.network;
             let large = 32 * MIB;
-            let first = answers.import_room(large).await.expect("it is alone");
+            let first = rooms.import_room(large).await.expect("it is alone");
             let begun = tokio::time::Instant::now();
-            let error = answers.import_room(64 * 1024).await.expect_err("no room");
+            let error = rooms.import_room(64 * 1024).await.expect_err("no room");
             assert_eq!(error.code(), Code::NoMemory);
             assert!(begun.elapsed() + Duration::from_millis(1) >= WAIT_MAX);
             assert!(
@@ -436,7 +429,7 @@ mod tests {
             );
             drop(first);
             let mut held = Vec::new();
-            while let Ok(Ok(room)) = timeout(WAIT_MAX / 8, answers.import_room(MIB)).await {
+            while let Ok(Ok(room)) = timeout(WAIT_MAX / 8, rooms.import_room(MIB)).await {
                 held.push(room);
             }
             assert_eq!(held.len(), 2, "of 8 MiB each takes four times its length");
