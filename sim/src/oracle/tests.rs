@@ -106,6 +106,8 @@ fn i4_what_is_sent_again_to_a_stranger_comes_again() {
             oracle.strayed(id(&got));
         }
         oracle.resent(id(&got));
+        // Its second copy is a delivery of its own, with a packet id of its own (M30).
+        assert_eq!(oracle.comes_again(id(&got)), strayed);
         oracle.got(receiver, &got, 40);
         let broken = oracle.violation.is_some_and(|text| text.starts_with("I4:"));
         assert_eq!(broken, !strayed);
