@@ -311,6 +311,33 @@ fn a_scan_goes_on_with_a_window_of_one_m34() {
     assert_eq!(world.got(a), expected);
 }
 
+/// The entry that says what was taken waits for company; the next question does not wait for it.
+#[test]
+fn a_scan_goes_on_at_once_when_a_small_window_is_empty_m34() {
+    let mut world = World::new();
+    world.commits = Commits::AtOnce;
+    for n in 0..20 {
+        world.retain(&format!("t/{n:02}"), &n.to_string(), QoS::AtLeastOnce);
+    }
+    world.settle();
+    let a = world.client("a");
+    let options = Options {
+        receive_maximum: 2,
+        ..Options::durable()
+    };
+    world.attach(a, options);
+    world.clients[a].acks = Acks::Held;
+    world.subscribe(a, to("t/#", QoS::AtLeastOnce));
+    for n in (0..20).step_by(2) {
+        let expected = [n, n + 1].map(|n: u32| n.to_string());
+        assert_eq!(world.got(a), expected, "no time has passed");
+        for (home, taken) in world.clients[a].ack(2) {
+            world.send_home(home, taken);
+        }
+        (0..8).for_each(|_| world.turn());
+    }
+}
+
 /// Live messages of the same filter come as fast as the reader takes any, and more wait than its window holds: what is retained comes all the same.
 #[test]
 fn m34_a_scan_does_not_starve_behind_live_messages() {
