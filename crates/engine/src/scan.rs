@@ -139,8 +139,7 @@ impl Partition {
 
     /// Whether a session has taken all that one question brings it: the next one need not wait for the entry that says so.
     pub(crate) fn has_taken_its_finds(&self, uid: SessionUid, window: u16) -> bool {
-        !self.lead.scans.is_empty()
-            && self.lead.scans.taken(uid) >= FIND_MAX.min(u32::from(window))
+        !self.lead.scans.is_empty() && self.lead.scans.taken(uid) >= FIND_MAX.min(u32::from(window))
     }
 
     /// Another partition, or this one, wants retained messages: answered once all that was pushed here is applied.
