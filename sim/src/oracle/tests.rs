@@ -131,6 +131,31 @@ fn i3_a_repeat_of_what_was_too_old_comes_late() {
     }
 }
 
+/// Where sessions refuse what they have no room for, a message can be missing only if it has become too old, and only if that was counted (M12, M20).
+#[test]
+fn i1_where_sessions_refuse_what_is_too_old_may_be_gone() {
+    for (wait_ms, life_seconds, dropped, is_lawful) in [
+        (None, None, 0, false),
+        (None, None, 1, false),
+        (Some(1_000), None, 0, false),
+        (Some(1_000), None, 1, true),
+        (None, Some(1), 0, false),
+        (None, Some(1), 1, true),
+    ] {
+        let (mut oracle, publisher, receiver) = oracle();
+        oracle.keeps_all = true;
+        oracle.wait_ms = wait_ms;
+        subscribe(&mut oracle, receiver, 10);
+        let first = publish(&mut oracle, publisher, ONCE_OR_MORE, 20);
+        let msg = oracle.msgs.get_mut(&id(&first));
+        msg.expect("it was published").life_seconds = life_seconds;
+        oracle.answered(id(&first), false, 30);
+        oracle.recount(20_000, dropped);
+        let broken = oracle.violation;
+        assert_eq!(broken.is_none(), is_lawful, "{broken:?}");
+    }
+}
+
 /// One partition is set aside and refuses, which ends the exchange; others have stored the message, and do so again with each repeat, until its
 /// publisher hears of a refusal (v5 [MQTT-4.3.3-9]).
 #[test]
