@@ -6,6 +6,7 @@
 //!   over the socket have as much of their own, so that whoever has the machine is never shut out by others;
 //! - over TCP the answers of one principal leave room for those of another: one question of it is made at once, and none while those that it has not
 //!   read hold a quarter of the room;
+//! - over TCP one principal has no more changes under way at once than [`CHANGES_MAX`], a quarter of the seats: a body may come slowly;
 //! - an answer counts until its last byte is with the system, or its connection has ended;
 //! - no more questions wait for room than [`WAITING_MAX`], and none longer than [`WAIT_MAX`]: seats of connections are for others too.
 //!
@@ -45,6 +46,8 @@ const ALL_BYTES_MAX: u64 = 1 << 30;
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// How many wait at once.
 const WAITING_MAX: usize = 8;
+/// Changes of one principal that are under way at once.
+const CHANGES_MAX: usize = 16;
 /// The part of the room from which on one principal has to read first.
 const SHARE: u32 = 4;
 /// What room is counted in.
@@ -104,6 +107,7 @@ struct Asker {
     /// For one question at once.
     turn: Arc<Semaphore>,
     waiting: Semaphore,
+    changes: Semaphore,
     /// Of answers that it has not read yet, in [`UNIT`]s.
     held: AtomicU32,
     read: Notify,
@@ -114,6 +118,7 @@ impl Asker {
         Arc::new(Self {
             turn: Arc::new(Semaphore::new(1)),
             waiting: Semaphore::new(WAITING_MAX),
+            changes: Semaphore::new(CHANGES_MAX),
             held: AtomicU32::new(0),
             read: Notify::new(),
         })
@@ -200,6 +205,24 @@ impl Answers {
         answer
     }
 
+    /// Makes a change, whose body may not be here yet, unless as many of the same principal are under way as may be.
+    async fn change(
+        &self,
+        name: Option<String>,
+        made: impl Future<Output = Response>,
+    ) -> Result<Response, ApiError> {
+        let asker = name.map(|name| self.asker(name));
+        let busy = |_| {
+            let message = "as many changes of who asks are under way as may be at once";
+            ApiError::new(Code::Busy, message)
+        };
+        let _one = match &asker {
+            Some(asker) => Some(asker.changes.try_acquire().map_err(busy)?),
+            None => None,
+        };
+        Ok(made.await)
+    }
+
     /// Room for so many units, if there is some soon.
     async fn room(&self, units: u32) -> Result<OwnedSemaphorePermit, ApiError> {
         let none = "answers hold as much memory as they may";
@@ -258,7 +281,9 @@ pub(crate) async fn bounded(
     next: Next,
 ) -> Response {
     if !request.method().is_safe() {
-        return next.run(request).await;
+        let name = whose_share(&request);
+        let change = state.answers.network.change(name, next.run(request)).await;
+        return change.unwrap_or_else(IntoResponse::into_response);
     }
     // Whoever has the machine must be able to look who fills the memory.
     let is_away = matches!(
@@ -504,6 +529,41 @@ mod tests {
             }
             for more in more {
                 more.abort();
+            }
+        });
+    }
+
+    #[test]
+    fn who_sends_bodies_slowly_takes_no_seats_of_others() {
+        block_on(async {
+            let answers = Answers::new(256 << 20);
+            let slow = || {
+                let answers = Arc::clone(&answers);
+                let name = Some("user:slow".to_owned());
+                tokio::spawn(async move {
+                    let made = std::future::pending();
+                    answers.change(name, made).await.map(|_| ())
+                })
+            };
+            let mut all: Vec<_> = (0..CHANGES_MAX).map(|_| slow()).collect();
+            tokio::task::yield_now().await;
+            let made = async || Response::new(Body::empty());
+            for (name, is_made) in [
+                (Some("user:slow"), false),
+                (Some("user:other"), true),
+                (None, true),
+            ] {
+                let done = answers.change(name.map(str::to_owned), made()).await;
+                let refused = done.err().map(|error| error.code());
+                assert_eq!(refused, (!is_made).then_some(Code::Busy), "{name:?}");
+            }
+            let one = all.pop().expect("one");
+            one.abort();
+            assert!(one.await.is_err(), "it has ended");
+            let again = answers.change(Some("user:slow".to_owned()), made()).await;
+            assert!(again.is_ok());
+            for slow in all {
+                slow.abort();
             }
         });
     }

@@ -56,7 +56,7 @@ codes! {
     NoRoute = 1003, "no_route", NOT_FOUND, "the page /api lists all routes; is the command newer than the server?";
     /// There is no answer in time.
     TimedOut = 1004, "timed_out", GATEWAY_TIMEOUT, "try again; if it stays so, look at courser_shard_longest_turn_seconds";
-    /// Too many questions wait for the shards.
+    /// Too many questions wait for the shards, or are under way.
     Busy = 1005, "busy", SERVICE_UNAVAILABLE, "try again in a moment";
     /// The server is starting or stopping.
     Unavailable = 1006, "unavailable", SERVICE_UNAVAILABLE, "look at /readyz, and try again when it says 200";
@@ -112,7 +112,7 @@ codes! {
     BackupNoRoom = 1603, "backup_no_room", SERVICE_UNAVAILABLE, "begin it again when /readyz says 200: a backup would keep the log from giving room back";
 }
 
-/// After so long whoever finds no room for an answer may ask again.
+/// After so long whoever finds no room for an answer, or too many that ask, may ask again.
 const RETRY_AFTER_SECONDS: u16 = 5;
 
 /// An error as it is answered.
@@ -198,7 +198,7 @@ impl IntoResponse for ApiError {
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, challenge);
         }
-        if self.code == Code::NoMemory {
+        if matches!(self.code, Code::NoMemory | Code::Busy) {
             let seconds = HeaderValue::from(RETRY_AFTER_SECONDS);
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }

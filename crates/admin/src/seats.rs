@@ -3,6 +3,7 @@
 //! Invariants:
 //! - no more connections have a seat than there are;
 //! - a connection with a request under way, until its answer has been taken, is closed for nobody;
+//! - requests that may take their time are never under way on all of them: an eighth of the seats is for the others;
 //! - of the others the one goes first on which nothing was asked or answered for longest: one that never said anything among them.
 
 use std::collections::BTreeMap;
@@ -14,10 +15,24 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+/// One seat of so many has never a request that may take its time.
+const KEPT_ONE_OF: usize = 8;
+
+/// How long a request may be under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// It waits for nobody, and whoever asks neither.
+    Moments,
+    /// As long as whoever asks takes to send its body, or shards to answer.
+    ItsTime,
+}
+
 /// All seats of one kind.
 #[derive(Debug)]
 pub(crate) struct Seats {
     free: Arc<Semaphore>,
+    /// For requests that may take their time.
+    work: Arc<Semaphore>,
     idle: Mutex<Idle>,
     /// Somebody may make room now.
     became_idle: Notify,
@@ -42,12 +57,16 @@ pub(crate) struct Seat {
 
 /// A request is under way until this is dropped.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Arc<Seat>);
+pub(crate) struct UnderWay {
+    seat: Arc<Seat>,
+    _work: Option<OwnedSemaphorePermit>,
+}
 
 impl Seats {
     pub(crate) fn new(count: usize) -> Arc<Self> {
         Arc::new(Self {
             free: Arc::new(Semaphore::new(count)),
+            work: Arc::new(Semaphore::new(count - count / KEPT_ONE_OF)),
             idle: Mutex::default(),
             became_idle: Notify::new(),
         })
@@ -96,9 +115,22 @@ impl Seats {
 
 impl Seat {
     /// A request begins.
-    pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
+    ///
+    /// # Errors
+    /// When it may take its time and as many do as may at once: only the answer that says so may be under way then.
+    pub(crate) fn begin(self: &Arc<Self>, takes: Takes) -> Result<UnderWay, UnderWay> {
         self.stir();
-        UnderWay(Arc::clone(self))
+        let under_way = |work| UnderWay {
+            seat: Arc::clone(self),
+            _work: work,
+        };
+        match takes {
+            Takes::Moments => Ok(under_way(None)),
+            Takes::ItsTime => match Arc::clone(&self.seats.work).try_acquire_owned() {
+                Ok(work) => Ok(under_way(Some(work))),
+                Err(_) => Err(under_way(None)),
+            },
+        }
     }
 
     /// Comes when it is to make room for another one.
@@ -136,7 +168,7 @@ impl Drop for Seat {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.rest();
+        self.seat.rest();
     }
 }
 
@@ -176,6 +208,10 @@ mod tests {
         runtime.expect("a runtime").block_on(future)
     }
 
+    fn begin(seat: &Arc<Seat>) -> UnderWay {
+        seat.begin(Takes::ItsTime).expect("there is room")
+    }
+
     /// Whether it is told to go.
     async fn goes(seat: &Seat) -> bool {
         tokio::select! {
@@ -191,7 +227,7 @@ mod tests {
             let seats = Seats::new(3);
             let (first, second, third) =
                 (seats.take().await, seats.take().await, seats.take().await);
-            drop(first.begin());
+            drop(begin(&first));
             let (fourth, ()) = tokio::join!(seats.take(), async {
                 // Nothing was ever asked on it.
                 second.told_to_go().await;
@@ -211,7 +247,7 @@ mod tests {
         block_on(async {
             let seats = Seats::new(2);
             let (first, second) = (seats.take().await, seats.take().await);
-            let (busy, busier) = (first.begin(), second.begin());
+            let (busy, busier) = (begin(&first), begin(&second));
             let ((), _third) = tokio::join!(
                 async {
                     assert!(!goes(&first).await && !goes(&second).await);
@@ -230,12 +266,39 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_take_their_time_leave_seats_to_the_others() {
+        block_on(async {
+            let seats = Seats::new(2 * KEPT_ONE_OF);
+            let mut taken = Vec::new();
+            for _ in 0..2 * KEPT_ONE_OF {
+                taken.push(seats.take().await);
+            }
+            let mut slow: Vec<_> = taken
+                .iter()
+                .map(|seat| seat.begin(Takes::ItsTime))
+                .collect();
+            let refused = slow.iter().filter(|slow| slow.is_err()).count();
+            assert_eq!(refused, 2);
+            // They have been told so; whoever comes next has the seat of one of them.
+            slow.retain(Result::is_ok);
+            let (next, ()) = tokio::join!(seats.take(), async {
+                let last = taken.remove(2 * KEPT_ONE_OF - 2);
+                last.told_to_go().await;
+            });
+            assert!(next.begin(Takes::Moments).is_ok());
+            assert!(next.begin(Takes::ItsTime).is_err());
+            slow.pop();
+            assert!(next.begin(Takes::ItsTime).is_ok());
+        });
+    }
+
+    #[test]
     fn places_of_connections_that_end_are_free() {
         block_on(async {
             let seats = Seats::new(1);
             for _ in 0..3 {
                 let seat = seats.take().await;
-                drop(seat.begin());
+                drop(begin(&seat));
                 drop(seat);
             }
             assert!(seats.idle().since.is_empty(), "nothing is kept of them");

@@ -28,7 +28,7 @@ use crate::access::Caller;
 use crate::error::{ApiError, Code};
 use crate::pace::Paced;
 use crate::routes;
-use crate::seats::{Answer, Seat, Seats};
+use crate::seats::{Answer, Seat, Seats, Takes};
 
 /// Connections at once over all addresses, and as many over the socket.
 const CONNECTIONS_MAX: usize = 64;
@@ -216,11 +216,14 @@ where
     let asked = Arc::clone(&seat);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let router = router.clone();
-        let under_way = asked.begin();
+        let begun = asked.begin(takes(&request));
         async move {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(caller);
-            let response = call(router, request).await;
+            let (response, under_way) = match begun {
+                Ok(under_way) => (call(router, request).await, under_way),
+                Err(under_way) => (busy().into_response(), under_way),
+            };
             Ok::<_, Infallible>(response.map(|body| Answer {
                 body,
                 _under_way: under_way,
@@ -238,6 +241,21 @@ where
         () = seat.told_to_go() => {}
         _ = timeout(CONNECTION_MAX, connection) => {}
     }
+}
+
+/// Whether somebody lives is always told: who watches must not take others that ask for a fault.
+fn takes<B>(request: &hyper::Request<B>) -> Takes {
+    match request.uri().path() {
+        "/healthz" | "/readyz" | "/metrics" => Takes::Moments,
+        _ => Takes::ItsTime,
+    }
+}
+
+fn busy() -> ApiError {
+    ApiError::new(
+        Code::Busy,
+        "as many requests are under way as may be at once",
+    )
 }
 
 /// HTTP/1.1 wants one host of every request, and an answer of 400 to any other (RFC 9112, 3.2).

@@ -8,7 +8,7 @@ use crate::access::{TokenKeys, TokensError};
 use crate::broker::{RereadError, StartError};
 use crate::config::{Anonymous, Config};
 use crate::doors::{CertificateError, Certificates, may_be_public};
-use crate::listen::ListenError;
+use crate::listen::{ListenError, proven};
 
 /// Listeners that other machines reach and whose clients prove nothing, as far as settings say where that is: sockets that systemd opens
 /// are looked at when they are taken.
@@ -30,11 +30,13 @@ pub fn public_faults(settings: &Settings, anonymous: Anonymous) -> Vec<ListenErr
         if !door.proxies.is_empty() {
             found.push(ListenError::Proxied {
                 listener: door.name.clone(),
+                proven: proven(door),
             });
         } else if let Some(address) = public(&door.address) {
             found.push(ListenError::Public {
                 listener: door.name.clone(),
                 place: address.to_string(),
+                proven: proven(door),
             });
         }
     }
@@ -66,9 +68,10 @@ impl ListenError {
         match self {
             Self::PublicMqtt { .. } => Some("mqtt.listen".to_owned()),
             Self::Public { listener, .. } => Some(listener_key(listener, "address")),
-            Self::Proxied { listener } => Some(listener_key(listener, "proxies")),
+            Self::Proxied { listener, .. } => Some(listener_key(listener, "proxies")),
             Self::NotActivated { listener, .. } => Some(listener_key(listener, "activation")),
             Self::InUse { .. }
+            | Self::SocketInUse { .. }
             | Self::Denied { .. }
             | Self::Unix { .. }
             | Self::Named { .. }
@@ -174,6 +177,42 @@ mod tests {
         let found = public_faults(&login, Anonymous::ThisMachine);
         let found: Vec<_> = found.iter().filter_map(ListenError::setting).collect();
         assert_eq!(found, [r#"listener["b"].address"#]);
+    }
+
+    #[test]
+    fn certificates_that_make_nobody_a_user_are_not_said_to_prove_nothing() {
+        const TLS: &str = r#"protocol = "mqtts", certificate = "c", key = "k""#;
+        let told = |fields: &str, certificates: &str| {
+            let all = settings(&[&format!(
+                r#"listener=[{{ name = "a", {TLS}, {fields}, {certificates} }}]"#
+            )]);
+            let found = public_faults(&all, Anonymous::ThisMachine);
+            let [fault] = &found[..] else {
+                panic!("{found:?}");
+            };
+            fault.to_string()
+        };
+        for fields in [
+            r#"address = "0.0.0.0:4""#,
+            r#"address = "127.0.0.1:4", proxies = "10.0.0.1""#,
+        ] {
+            let none = told(fields, r#"client_certificates = "off""#);
+            assert!(
+                none.contains("its clients prove nothing: give it"),
+                "{none}"
+            );
+            for shown in ["asked", "required"] {
+                let shown = told(
+                    fields,
+                    &format!(r#"client_certificates = "{shown}", client_authorities = "c""#),
+                );
+                assert!(!shown.contains("prove nothing"), "{shown}");
+                assert!(
+                    shown.contains(r#"make nobody a user without authentication = "accounts""#),
+                    "{shown}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -11,12 +11,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use courser_settings::{Listener, Settings};
+use courser_settings::{ClientCertificates, Listener, Settings};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::peer::{Entrance, ListenerId};
 
 pub use holder::holder;
+use holder::socket_holder;
 
 /// How to choose another address of `mqtt.listen`.
 const CHANGE_MQTT: &str = "with --mqtt ADDRESS:PORT";
@@ -45,6 +46,16 @@ pub enum ListenError {
         /// What to change.
         change: String,
     },
+    /// Another server listens on a Unix socket.
+    #[error("{} is in use by {holder}: stop that one, or listen elsewhere {change}", path.display())]
+    SocketInUse {
+        /// The path.
+        path: PathBuf,
+        /// The process, as far as it is known.
+        holder: String,
+        /// What to change.
+        change: String,
+    },
     /// Ports below 1024 and the like.
     #[error(
         "{address} needs rights that this process does not have: use a port from 1024, {change}"
@@ -68,7 +79,7 @@ pub enum ListenError {
     },
     /// It can be reached from other machines, and nobody has to prove who they are.
     #[error(
-        "listener \"{listener}\": {place} can be reached from other machines, and its clients prove nothing: give it \
+        "listener \"{listener}\": {place} can be reached from other machines, and {proven}: give it \
          authentication (courser init makes the first account), listen on a loopback address, or let anyone in: here with \
          insecure_anonymous = true, everywhere with --insecure-anonymous"
     )]
@@ -77,16 +88,20 @@ pub enum ListenError {
         listener: String,
         /// The address.
         place: String,
+        /// What that has to do with who its clients are.
+        proven: &'static str,
     },
     /// Its clients come through proxies from wherever these are reached, and nobody has to prove who they are.
     #[error(
         "listener \"{listener}\": its clients come through proxies, so it can be reached from other machines wherever it listens, and \
-         its clients prove nothing: give it authentication (courser init makes the first account), or let anyone in: here with \
+         {proven}: give it authentication (courser init makes the first account), or let anyone in: here with \
          insecure_anonymous = true, everywhere with --insecure-anonymous"
     )]
     Proxied {
         /// The listener.
         listener: String,
+        /// What that has to do with who its clients are.
+        proven: &'static str,
     },
     /// The path of a Unix socket.
     #[error("cannot listen on {}", path.display())]
@@ -195,7 +210,7 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// The first address of the settings that another process has, and who that is. To be asked before the process is confined to its
+/// The first address or Unix socket of the settings that another process has, and who that is. To be asked before the process is confined to its
 /// own files, since it is shown nothing of other processes from then on. The usual addresses of `http.listen` are left out: they may be taken.
 #[must_use]
 pub fn find_taken(settings: &Settings) -> Option<ListenError> {
@@ -216,6 +231,28 @@ pub fn find_taken(settings: &Settings) -> Option<ListenError> {
             .err()
             .filter(|error| matches!(error, ListenError::InUse { .. }))
     })
+    .or_else(|| settings.doors.iter().find_map(taken_socket))
+}
+
+/// A Unix socket on which another process listens.
+pub(crate) fn taken_socket(listener: &Listener) -> Option<ListenError> {
+    let path = listener.unix.as_ref()?;
+    let holder = socket_holder(path)?;
+    Some(ListenError::SocketInUse {
+        path: path.clone(),
+        holder,
+        change: format!("with another unix of listener \"{}\"", listener.name),
+    })
+}
+
+/// What clients of a listener without authentication prove of who they are.
+pub(crate) const fn proven(listener: &Listener) -> &'static str {
+    match listener.client_certificates {
+        ClientCertificates::Off => "its clients prove nothing",
+        ClientCertificates::Asked | ClientCertificates::Required => {
+            "the certificates of its clients make nobody a user without authentication = \"accounts\", so that each may do everything"
+        }
+    }
 }
 
 /// How to choose another address of a listener.
@@ -360,6 +397,28 @@ mod tests {
             listen(&[Plain::mqtt(&first.addresses, anyone())], 2).expect_err("the port is taken");
         assert!(matches!(error, ListenError::InUse { .. }), "{error}");
         assert!(error.to_string().contains("--mqtt"), "{error}");
+    }
+
+    #[test]
+    fn a_unix_socket_on_which_another_server_listens_is_in_use_by_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("mqtt.sock");
+        let door = format!("listener=[{{ name = \"local\", unix = {path:?} }}]");
+        let settings = courser_settings::Sources::new().set(&door).check();
+        let settings = settings.expect("the settings are right");
+        assert!(find_taken(&settings).is_none(), "there is no such file");
+        let socket = std::os::unix::net::UnixListener::bind(&path).expect("a free path");
+        let error = find_taken(&settings).expect("somebody listens");
+        let ours = format!("mqtt.sock is in use by process {} (", std::process::id());
+        assert!(error.to_string().contains(&ours), "{error}");
+        assert!(
+            error
+                .to_string()
+                .ends_with("with another unix of listener \"local\""),
+            "{error}"
+        );
+        drop(socket);
+        assert!(find_taken(&settings).is_none(), "it was left behind");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use courser_access::{Command, Table, User, UserName};
 use courser_broker::Summary;
 use courser_memory::{
     BLOCK_BYTES, Component, Counting, PoolLimits, held, snapshot, thread_snapshot,
@@ -268,6 +269,39 @@ fn allocations_are_counted_for_the_part_of_the_broker_that_asks() {
     // Nobody logs in: there is the table of users, which is empty, of each of the two starts.
     let access = span.of(Component::Access).allocations;
     assert!(access <= 2, "{span:?}");
+}
+
+#[test]
+fn users_that_were_imported_are_held_by_their_own_part() {
+    const USERS: usize = 20_000;
+    /// Less than a user takes in the table.
+    const USER_BYTES: u64 = 64;
+    let _alone = alone();
+    let broker = broker(1, &["sys.interval=0s"], |_| {});
+    let control = broker.control();
+    wait("users are known", || control.accounts_serve());
+    let now = control.accounts();
+    let mut table = Table::clone(&now);
+    for user in 0..USERS {
+        let name = UserName::new(&format!("user{user}")).expect("a name");
+        table.apply(&Command::PutUser(name, User::default()));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let before = held();
+    let change = control.change_accounts(now.revision(), Command::Replace(Box::new(table)));
+    let made = runtime.expect("a runtime").block_on(change);
+    made.expect("nobody else changes anything");
+    let (of_users, of_nobody) = [Component::Access, Component::Other]
+        .map(|part| held().of(part).saturating_sub(before.of(part)))
+        .into();
+    assert!(
+        of_users > USERS as u64 * USER_BYTES,
+        "{of_users} of users, {of_nobody} of nobody"
+    );
+    assert!(
+        of_nobody < of_users / 4,
+        "{of_users} of users, {of_nobody} of nobody"
+    );
 }
 
 /// The ten filters of a session of `bench/million.py`: six topics of its own, two with `+`, one with `#`, one shared by a region.

@@ -416,7 +416,7 @@ fn complain_without_log(text: &str) {
 fn cannot_start(format: LogFormat, running: &Running, error: &StartError) -> Exit {
     complain(format, &running.placed(error.setting(), with_causes(error)));
     match error {
-        StartError::Listen(ListenError::InUse { .. })
+        StartError::Listen(ListenError::InUse { .. } | ListenError::SocketInUse { .. })
         | StartError::Folder(FolderError::InUse { .. }) => Exit::Conflict,
         StartError::Listen(
             ListenError::PublicMqtt { .. }

@@ -59,10 +59,18 @@ pub fn read_open(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// A file that is not UTF-8: the place of its first byte that is not, counted from 1, the column in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is not valid UTF-8 in line {line}, column {column}")]
+pub(crate) struct NoText {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+}
+
 /// The same of a text.
 ///
 /// # Errors
-/// As [`read_whole`], and [`ErrorKind::InvalidData`] where it is not UTF-8.
+/// As [`read_whole`], and [`ErrorKind::InvalidData`] with a [`NoText`] where it is not UTF-8.
 pub(crate) fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     let bytes = read_whole(path, bytes_max)?;
     String::from_utf8(bytes).map_err(|error| {
@@ -74,8 +82,7 @@ pub(crate) fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
             .next()
             .map_or(0, |it| it.chars().count())
             + 1;
-        let message = format!("it is not valid UTF-8 in line {line}, column {column}");
-        io::Error::new(ErrorKind::InvalidData, message)
+        io::Error::new(ErrorKind::InvalidData, NoText { line, column })
     })
 }
 

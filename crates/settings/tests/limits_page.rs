@@ -272,6 +272,12 @@ const CONSTANTS: [Constant; 22] = [
         kib,
     ),
     (
+        "admin/src/answers.rs",
+        "CHANGES_MAX",
+        "requests to the API under way",
+        count,
+    ),
+    (
         "admin/src/serve.rs",
         "CONNECTIONS_MAX",
         "connections of the API",

@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 
 use ppp::{v1, v2};
 
-/// Longest header that is read. Version 1 ends after 107 bytes; version 2 has room for additional fields.
-pub const HEADER_BYTES_MAX: usize = 1024;
+/// Longest header that is read. Version 1 ends after 107 bytes; version 2 has room for additional fields, such as the certificate that a client has shown
+/// to the proxy, of some KiB. It is all that may come before the handshakes of a connection are over; who sends less holds no more than that.
+pub const HEADER_BYTES_MAX: usize = 16 * 1024;
 /// Longest line of version 1, its end included.
 const LINE_BYTES_MAX: usize = 107;
 /// Words of the line before the two ports.

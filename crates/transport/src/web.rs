@@ -317,13 +317,14 @@ fn judge(server: &WebServer, request: &Request) -> Result<(), WebError> {
     }
 }
 
-/// Whether proxies on the way cannot have read another request than this one: one host (RFC 9112 section 3.2), one key (RFC 6455 section 11.3.1),
-/// and no content, which would be read as frames.
+/// Whether proxies on the way cannot have read another request than this one: one host (RFC 9112 section 3.2), one key and one version (RFC 6455 sections
+/// 11.3.1 and 11.3.5), and no content, which would be read as frames.
 fn is_plain(headers: &HeaderMap) -> bool {
-    let once = |name| headers.get_all(name).iter().count() <= 1;
+    let count = |name| headers.get_all(name).iter().count();
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
-    once(header::HOST)
-        && once(header::SEC_WEBSOCKET_KEY)
+    count(header::HOST) == 1
+        && count(header::SEC_WEBSOCKET_KEY) <= 1
+        && count(header::SEC_WEBSOCKET_VERSION) <= 1
         && lengths.all(|length| length == "0")
         && !headers.contains_key(header::TRANSFER_ENCODING)
 }

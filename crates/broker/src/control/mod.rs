@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use courser_access::{Command, SALT_BYTES, Table};
 use courser_contract::{FrontId, PartitionId, ShardId};
 use courser_engine::{LostReference, ReferenceSearch};
+use courser_memory::{Component, Scope};
 use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
@@ -301,6 +302,8 @@ impl Control {
         let access = Arc::clone(self.operators.access());
         let is_large = matches!(command, Command::Replace(_));
         let change = move || {
+            // What it makes stays, and a thread for what takes its time names no part.
+            let _scope = Scope::enter(Component::Access);
             access.change_at(revision, command, move |result| {
                 // Whoever waited may be gone.
                 let _ = answer.send(result);

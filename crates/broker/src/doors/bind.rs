@@ -113,9 +113,15 @@ pub(crate) fn bind(
     let mut all: Vec<Listening> = sockets.map(Listening::Tcp).collect();
     if let Some(path) = &listener.unix {
         all.push(Listening::Unix(
-            bind_unix(path, &listener.unix_mode).map_err(|source| ListenError::Unix {
-                path: path.clone(),
-                source,
+            bind_unix(path, &listener.unix_mode).map_err(|source| {
+                let taken = match source.kind() {
+                    io::ErrorKind::AddrInUse => listen::taken_socket(listener),
+                    _ => None,
+                };
+                taken.unwrap_or_else(|| ListenError::Unix {
+                    path: path.clone(),
+                    source,
+                })
             })?,
         ));
     }

@@ -18,6 +18,7 @@ use crate::peer::NotNow;
 
 /// Most bytes that are read before the handshakes are over.
 const BYTES_MAX: usize = 16 * 1024;
+const _: () = assert!(proxy::HEADER_BYTES_MAX <= BYTES_MAX);
 /// Bytes of one read.
 const READ_BYTES: usize = 4 * 1024;
 

@@ -50,7 +50,7 @@ pub(crate) use self::watch::{Telling, Watched};
 use self::web::Web;
 use crate::config::Anonymous;
 use crate::lines::Lines;
-use crate::listen::ListenError;
+use crate::listen::{self, ListenError};
 use crate::live::Live;
 use crate::peer::{Entrance, ListenerId, NotNow, Peer};
 
@@ -187,6 +187,7 @@ fn check_public(listener: &Listener, sockets: &[Listening]) -> Result<(), Listen
         Some(socket) => Err(ListenError::Public {
             listener: listener.name.clone(),
             place: socket.place(),
+            proven: listen::proven(listener),
         }),
         None => Ok(()),
     }

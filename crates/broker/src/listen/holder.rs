@@ -1,9 +1,11 @@
 //! Who has an address that somebody else wants.
 
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use procfs::net::{TcpNetEntry, TcpState, tcp, tcp6};
-use procfs::process::{FDTarget, all_processes};
+use procfs::process::{FDTarget, Process, all_processes};
 
 /// The process that listens at an address, in words: `process 4711 (mosquitto)`, or `another process` where the kernel does not say, as
 /// of processes of other users. Looks at all processes: for an error, once.
@@ -27,6 +29,10 @@ fn find(address: SocketAddr) -> Option<String> {
         let files = process.fd().into_iter().flatten().flatten();
         files.into_iter().any(|file| has(&file.target))
     })?;
+    in_words(&process)
+}
+
+fn in_words(process: &Process) -> Option<String> {
     let name = process.stat().ok()?.comm;
     // A process names itself: nothing of it may move somebody's terminal.
     Some(format!(
@@ -34,6 +40,17 @@ fn find(address: SocketAddr) -> Option<String> {
         process.pid,
         name.escape_default()
     ))
+}
+
+/// The same of a Unix socket. None: nobody listens on it.
+pub(super) fn socket_holder(path: &Path) -> Option<String> {
+    let connected = UnixStream::connect(path).ok()?;
+    // Those of whoever listens.
+    let process = rustix::net::sockopt::socket_peercred(&connected)
+        .ok()
+        .and_then(|found| Process::new(found.pid.as_raw_nonzero().get()).ok())
+        .and_then(|process| in_words(&process));
+    Some(process.unwrap_or_else(|| "another process".to_owned()))
 }
 
 /// Also one that listens at every address of the port.

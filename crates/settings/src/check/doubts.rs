@@ -10,6 +10,7 @@ pub(super) fn all(view: &View<'_>) -> Vec<Fault> {
     let mut found = too_large(view);
     found.extend(in_the_clear(view));
     found.extend(forgotten_while_it_waits(view));
+    found.extend(longer_than_the_longest(view));
     found.extend(crowded(view));
     found
 }
@@ -48,6 +49,21 @@ fn forgotten_while_it_waits(view: &View<'_>) -> Option<Fault> {
             keys: KEYS.map(str::to_owned).into(),
             message: format!(
                 "{forget} is less than {wait}: an address that has waited for longer may guess as often as a new one"
+            ),
+        }
+    })
+}
+
+/// A first wait above the longest: all waits are as long as that one, and the first is shorter than it says.
+fn longer_than_the_longest(view: &View<'_>) -> Option<Fault> {
+    const KEYS: [&str; 2] = ["login_failures.wait_first", "login_failures.wait_max"];
+    let failures = &view.settings().login_failures;
+    (failures.wait_first > failures.wait_max).then(|| {
+        let [first, longest] = KEYS.map(|key| view.given(key));
+        Fault {
+            keys: KEYS.map(str::to_owned).into(),
+            message: format!(
+                "{first} is more than {longest}: no wait is longer than that, also not the first"
             ),
         }
     })

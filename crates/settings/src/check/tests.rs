@@ -381,6 +381,22 @@ fn crowded(a_minute: u32) -> String {
     )
 }
 
+fn first_above(place: &str, first: &str, longest: &str) -> String {
+    format!(
+        "{place}: login_failures.wait_first = \"{first}\" is more than login_failures.wait_max = \"{longest}\": no wait is longer than that, also not the first"
+    )
+}
+
+#[test]
+fn a_first_wait_above_the_longest_is_doubted() {
+    let said = |settings: &str| doubts(&format!("[login_failures]\n{settings}"));
+    assert_eq!(
+        said("wait_first = \"10s\"\nwait_max = \"1s\""),
+        [first_above("f:2:14", "10s", "1s")]
+    );
+    assert!(said("wait_first = \"10s\"\nwait_max = \"10s\"").is_empty());
+}
+
 #[test]
 fn waits_by_which_few_guesses_keep_everybody_else_out_are_doubted() {
     let said = |settings: &str| {
@@ -391,7 +407,10 @@ fn waits_by_which_few_guesses_keep_everybody_else_out_are_doubted() {
     assert!(said("").is_empty());
     assert!(said("wait_max = \"10m\"").is_empty());
     // No wait is longer than the longest.
-    assert!(said("wait_first = \"1h\"").is_empty());
+    assert_eq!(
+        said("wait_first = \"1h\""),
+        [first_above("f:3:14", "1h", "1m")]
+    );
     for (wait_max, a_minute) in [("11m", 5_958), ("1d", 46)] {
         let found = said(&format!("wait_max = \"{wait_max}\""));
         let expected = format!(

@@ -2,11 +2,12 @@
 
 use super::draw::{Drawn, Elsewhere, draw};
 use super::{Sources, escaped, not_tables, unknown};
-use crate::bounded::read_text;
+use crate::bounded::{NoText, read_text};
 use crate::error::Origin;
 use crate::list::{Entry, Given, Table};
 use crate::table::{SECTIONS, lists};
 use crate::value::{Raw, Written};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 use toml::Spanned;
@@ -77,10 +78,7 @@ impl Sources {
         }
         let text = match read_text(path, FILE_BYTES_MAX) {
             Ok(text) => text,
-            Err(error) => {
-                let message = format!("cannot read {}: {error}", escaped(&name));
-                return self.refuse(named.clone(), message);
-            }
+            Err(error) => return self.refuse_file(name, named, &error),
         };
         self.files += 1;
         self.read.push(path.to_owned());
@@ -94,11 +92,31 @@ impl Sources {
         self.reading.pop();
     }
 
+    /// What cannot be read is wrong where it is named, and what is no text where it is none.
+    fn refuse_file(&mut self, name: String, named: &Origin, error: &io::Error) {
+        let why = error.get_ref().and_then(|why| why.downcast_ref());
+        let Some(&NoText { line, column }) = why else {
+            let message = format!("cannot read {}: {error}", escaped(&name));
+            return self.refuse(named.clone(), message);
+        };
+        let origin = Origin::File { name, line, column };
+        self.refuse(origin, "it is not valid UTF-8".to_owned());
+    }
+
     fn read_text(&mut self, place: Place<'_>) {
         let (document, errors) = DeTable::parse_recoverable(place.text);
+        let mut unplaced = BTreeSet::new();
         for error in errors {
             let span = error.span();
-            let origin = place.of(span.as_ref().map_or(place.text.len(), |span| span.start));
+            let start = match &span {
+                Some(span) => span.start,
+                // The first is looked for; those behind it are found once it is mended.
+                None if unplaced.insert(error.message().to_owned()) => {
+                    first_of(place.text, error.message())
+                }
+                None => continue,
+            };
+            let origin = place.of(start);
             let message = match error.message() {
                 "duplicate key" => match span.and_then(|span| place.text.get(span)) {
                     Some(key) => format!("duplicate key {key}"),
@@ -197,6 +215,26 @@ impl Sources {
             _ => self.refuse_key(name, place.of(section.span().start), unknown(name)),
         }
     }
+}
+
+/// Where a fault is that the parser gives no place for, as of a table that is nested too deep: at the end of the shortest beginning of the text that has
+/// it. Reads a text that is refused some twenty times.
+fn first_of(text: &str, message: &str) -> usize {
+    let has = |end: usize| {
+        let beginning = &text[..text.floor_char_boundary(end)];
+        let (_, errors) = DeTable::parse_recoverable(beginning);
+        let mut errors = errors.iter();
+        errors.any(|error| error.span().is_none() && error.message() == message)
+    };
+    let (mut without, mut with) = (0, text.len());
+    while with - without > 1 {
+        let middle = usize::midpoint(without, with);
+        match has(middle) {
+            true => with = middle,
+            false => without = middle,
+        }
+    }
+    text.floor_char_boundary(without)
 }
 
 /// One file, or all of a folder.

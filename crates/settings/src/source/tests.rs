@@ -580,6 +580,20 @@ fn a_key_that_stands_twice_is_named() {
 }
 
 #[test]
+fn a_table_that_is_nested_too_deep_is_told_where_it_is() {
+    for nested in [
+        "a".to_owned() + &".a".repeat(3000) + " = 1",
+        "[a".to_owned() + &".a".repeat(3000) + "]",
+    ] {
+        let told = file(&format!("[mqtt]\nqos_max = 1 # \u{fc}\n{nested}\n[sys]\n"));
+        let told = told.expect_err("it is refused");
+        let first = told.lines().next().unwrap_or_default();
+        assert!(first.starts_with("courser.toml:3:"), "{told}");
+        assert!(first.ends_with("recursion limit"), "{told}");
+    }
+}
+
+#[test]
 fn the_name_of_a_file_that_is_not_there_moves_no_cursor() {
     let result = Sources::new()
         .load("--config", Path::new("no\u{1b}[31m.toml"))

@@ -61,6 +61,33 @@ fn both_versions_say_who_connected() {
     }
 }
 
+/// As of proxies that pass on the certificate that a client has shown to them (its section 2.2.6).
+#[test]
+fn a_header_with_a_certificate_in_it_is_read() {
+    const FIELD_BYTES: usize = 3;
+    let with = |bytes: usize| {
+        let value = bytes - FIXED_BYTES - FROM_V4.len() - FIELD_BYTES;
+        let mut field = vec![0x28];
+        field.extend((value as u16).to_be_bytes());
+        field.resize(FIELD_BYTES + value, 7);
+        binary(1, 0x11, &[&FROM_V4[..], &field].concat())
+    };
+    for bytes in [1025, 8 * 1024, HEADER_BYTES_MAX] {
+        let header = with(bytes);
+        assert_eq!(header.len(), bytes);
+        let source = "192.0.2.7:49153".parse().ok();
+        let read_header = Header {
+            source,
+            length: bytes,
+        };
+        assert_eq!(read(&header), Ok(Some(read_header)), "{bytes}");
+        assert_eq!(read(&header[..bytes - 1]), Ok(None), "{bytes}");
+    }
+    let long = with(HEADER_BYTES_MAX + 1);
+    assert_eq!(read(&long), Err(ProxyError::TooLong));
+    assert_eq!(read(&long[..FIXED_BYTES]), Err(ProxyError::TooLong));
+}
+
 #[test]
 fn what_is_no_header_is_refused_with_the_reason() {
     let mut long_line = b"PROXY UNKNOWN ".to_vec();

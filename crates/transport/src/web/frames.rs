@@ -19,6 +19,10 @@ use crate::tunnel::Plain;
 
 /// Longest head of a frame: two bytes, eight of a length, four of a mask.
 const HEAD_BYTES_MAX: usize = 14;
+/// The bits of the second byte that are the length, or say in how many bytes behind them it is.
+const LENGTH_BITS: u8 = 0x7F;
+const LENGTH_OF_TWO_BYTES: u8 = 126;
+const LENGTH_OF_EIGHT_BYTES: u8 = 127;
 /// Longest payload of a control frame (RFC 6455 5.5).
 const CONTROL_BYTES_MAX: u64 = 125;
 
@@ -256,12 +260,27 @@ impl Head {
         self.length += count;
         let mut cursor = Cursor::new(&self.bytes[..self.length]);
         let parsed = FrameHeader::parse(&mut cursor).map_err(|_| WebError::BadFrame)?;
+        if parsed
+            .as_ref()
+            .is_some_and(|(_, length)| self.is_too_long(*length))
+        {
+            return Err(WebError::BadFrame);
+        }
         let used = match parsed {
             Some(_) => cursor.position() as usize - before,
             None => count,
         };
         *received = &received[used..];
         Ok(parsed)
+    }
+
+    /// Whether a whole head says a length in more bytes than it takes (RFC 6455 5.2).
+    const fn is_too_long(&self, length: u64) -> bool {
+        match self.bytes[1] & LENGTH_BITS {
+            LENGTH_OF_TWO_BYTES => length < LENGTH_OF_TWO_BYTES as u64,
+            LENGTH_OF_EIGHT_BYTES => length <= u16::MAX as u64,
+            _ => false,
+        }
     }
 }
 

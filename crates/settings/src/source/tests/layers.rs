@@ -126,6 +126,19 @@ fn a_file_that_is_named_but_not_there_is_an_error() {
 }
 
 #[test]
+fn a_file_that_is_no_text_is_told_by_its_place() {
+    let empty = folder(&[("courser.toml", "include = \"a.toml\"\n")]);
+    let path = empty.path().join("a.toml");
+    std::fs::write(&path, b"[mqtt]\nqos_max = 1 # \xc3\xbc \xff\n").expect("it can be written");
+    refused(load(empty.path()), "./a.toml:2:17: it is not valid UTF-8");
+    std::fs::rename(&path, empty.path().join("courser.toml")).expect("it can be moved");
+    refused(
+        load(empty.path()),
+        "./courser.toml:2:17: it is not valid UTF-8",
+    );
+}
+
+#[test]
 fn errors_of_an_included_file_have_its_name() {
     let folder = folder(&[
         ("courser.toml", "include = \"a.toml\"\n"),

@@ -191,6 +191,34 @@ fn what_is_no_binary_frame_closes_the_connection() {
     }
 }
 
+/// RFC 6455 section 5.2: "the minimal number of bytes MUST be used to encode the length".
+#[test]
+fn a_length_that_is_longer_than_it_need_be_is_refused_with_its_head() {
+    let short = |length: u16| [&[0x82, 0x80 | 126][..], &length.to_be_bytes(), &[0; 4]].concat();
+    let long = |length: u64| [&[0x82, 0x80 | 127][..], &length.to_be_bytes(), &[0; 4]].concat();
+    for (head, is_right) in [
+        (short(0), false),
+        (short(125), false),
+        (short(126), true),
+        (long(1), false),
+        (long(126), false),
+        (long(0xFFFF), false),
+    ] {
+        let (_, wire, result) = frames(&head);
+        assert_eq!(result.is_ok(), is_right, "{head:?}");
+        if !is_right {
+            assert!(matches!(result, Err(TunnelError::Web(WebError::BadFrame))));
+            assert_eq!(wire, [0x88, 2, 0x03, 0xEA], "{head:?}");
+        }
+    }
+    // Longer than any frame may be here, as far as it goes.
+    let (_, _, result) = frames(&long(0x1_0000));
+    assert!(matches!(
+        result,
+        Err(TunnelError::Web(WebError::FrameTooLarge))
+    ));
+}
+
 // CVE-2026-25627 of NanoMQ: a frame that announces 4,096 bytes and brings 3. What came is handed on and not held; `tests/held.rs` counts it.
 #[test]
 fn cve_2026_25627_a_frame_that_announces_more_than_it_brings_waits() {

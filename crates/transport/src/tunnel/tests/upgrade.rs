@@ -93,6 +93,8 @@ fn a_request_that_can_be_read_in_two_ways_is_refused() {
         ("Host: h", "400"),
         (key, "400"),
         ("Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", "400"),
+        ("Sec-WebSocket-Version: 8", "400"),
+        ("Sec-WebSocket-Version: 13", "400"),
         ("Content-Length: 5", "400"),
         ("Content-Length: +0", "400"),
         ("Content-Length: 0\r\nContent-Length: 5", "400"),
@@ -142,6 +144,7 @@ fn other_requests_are_refused_with_a_status() {
         ),
         (&[("GET /mqtt", "GET /mqtt?token=1")], "101"),
         (&[("Host: h", "Ho\0st: h")], "400"),
+        (&[("Host: h\r\n", "")], "400"),
     ];
     for (change, status) in table {
         let (text, result) = answer(&request(change));
