@@ -52,12 +52,12 @@ fn m44_what_rots_while_the_node_runs_is_lost_alone_and_counted() {
 /// Of what a stream had asked for records had rotted, and others had expired meanwhile with their segment used again: the oracle took all of them for lost.
 #[test]
 fn i1_what_has_expired_since_it_was_asked_for_is_not_taken_for_lost() {
-    let mut plan = Worlds::Cold.plan(40_050);
+    let mut plan = Worlds::Cold.plan(40_089);
     let disk = plan.disk.as_mut().expect("cold worlds have a disk");
     disk.rots = 8;
     let outcome = run_plan(plan);
     assert_eq!(outcome.violation, None);
-    let told = "1 records of partition 4 cannot be read back, and 1 that have ended";
+    let told = "1 records of partition 5 cannot be read back, and 1 that have ended";
     assert!(outcome.trace.contains(told), "it happens in this world");
 }
 
@@ -82,12 +82,12 @@ fn m44_beside_much_rot_nothing_whole_is_lost_and_nobody_stands_still() {
 /// out of it: to the log the segment was whole.
 #[test]
 fn m41_what_was_moved_out_of_a_segment_that_is_left_as_damaged_is_kept() {
-    let mut plan = Worlds::Cold.plan(24_257);
+    let mut plan = Worlds::Cold.plan(40_053);
     let disk = plan.disk.as_mut().expect("cold worlds have a disk");
     disk.rots = 8;
     let outcome = run_plan(plan);
     assert_eq!(outcome.violation, None);
-    let told = "the cleaner gives up Some(SegmentNumber(4))";
+    let told = "the cleaner gives up Some(SegmentNumber(43))";
     assert!(outcome.trace.contains(told), "one is left in this world");
 }
 

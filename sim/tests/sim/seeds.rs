@@ -203,7 +203,7 @@ fn a_message_that_its_publisher_has_forgotten_may_come_late() {
 /// M26: a DISCONNECT that nobody leads the session to hear of, or that is lost with its leader: to the log the connection was lost.
 #[test]
 fn a_good_bye_may_come_to_nobody() {
-    let outcome = run_plan(with_many_deposals(Plan::new(1321)));
+    let outcome = run_plan(with_many_deposals(Plan::new(1707)));
     assert_eq!(outcome.violation, None);
     assert!(outcome.excused(Excuse::GoodByeLost) > 0, "the will came");
 }
@@ -265,7 +265,7 @@ fn a_publish_that_outlives_its_leader_reaches_clean_sessions() {
 /// connection was lost, and its will is due (M26).
 #[test]
 fn a_good_bye_may_be_lost_with_a_leader() {
-    let outcome = run_plan(with_many_deposals(Worlds::OneGroup.plan(201)));
+    let outcome = run_plan(with_many_deposals(Worlds::OneGroup.plan(206)));
     assert_eq!(outcome.violation, None);
     assert!(outcome.excused(Excuse::GoodByeLost) > 0, "the will came");
 }
