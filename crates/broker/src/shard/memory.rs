@@ -177,6 +177,7 @@ impl Shard {
             if let Some(rest) = &mut connection.rest {
                 rest.fit();
             }
+            connection.begun = begun(connection.begun, bytes_begun(connection), now);
             if waits_for_others(connection) {
                 connection.begun = connection.begun.map(|_| now);
             }
@@ -251,11 +252,30 @@ fn burden(connection: &mut Connection, now: Tick, patience: u64) -> Burden {
         && !asks
         && silent.is_some()
         && is_late(connection.begun, now, patience);
-    let most = if is_stuck { SOME_BYTES } else { MUCH_BYTES };
-    match unfinished >= most || is_slow && rest >= SOME_BYTES {
+    let most = if is_stuck || is_slow {
+        SOME_BYTES
+    } else {
+        MUCH_BYTES
+    };
+    match unfinished >= most {
         true => Burden::Unfinished,
         false => Burden::Nothing,
     }
+}
+
+/// Bytes of a packet that has not ended, and of a record of TLS.
+fn bytes_begun(connection: &Connection) -> usize {
+    let rest = connection
+        .rest
+        .as_ref()
+        .map_or(0, |rest| rest.bytes().len());
+    rest + connection.transport.unfinished_bytes()
+}
+
+/// Since when there are bytes of what has not ended. Those of a packet were seen as they came. A record of TLS gives nothing to the front before its
+/// end: it counts from the first look that finds it, and what it gave has ended it.
+fn begun(before: Option<Tick>, bytes: usize, now: Tick) -> Option<Tick> {
+    (bytes > 0).then(|| before.unwrap_or(now))
 }
 
 fn is_late(begun: Option<Tick>, now: Tick, patience: u64) -> bool {
@@ -284,6 +304,19 @@ mod tests {
             assert_eq!(patience(full, now), patience_ms, "{seconds} s");
         }
         assert_eq!(patience(Tick(1), Tick(0)), PATIENCE_MS);
+    }
+
+    #[test]
+    fn a_record_of_tls_is_late_from_the_look_that_finds_it_however_it_goes_on() {
+        let mut since = None;
+        for (second, bytes) in [(1, 5), (2, 4_000), (30, 14_000), (31, 15_010)] {
+            since = begun(since, bytes, Tick(second * 1_000));
+            assert_eq!(since, Some(Tick(1_000)), "{second} s");
+        }
+        assert!(is_late(since, Tick(31_000), PATIENCE_MS));
+        since = begun(since, 0, Tick(32_000));
+        assert_eq!(since, None, "it has ended");
+        assert_eq!(begun(since, 7, Tick(33_000)), Some(Tick(33_000)));
     }
 
     #[test]
