@@ -53,12 +53,14 @@ class Site:
     def comes(self, client_id, version=paho.MQTTv5, user="dev", kept=True, begins_anew=False):
         """The number in CONNACK of a client that comes and leaves; and whether its session was there."""
         heard, reasons = threading.Event(), []
+        self.assigned = None
         more = {} if version == paho.MQTTv5 else {"clean_session": not kept}
         client = paho.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=version, **more)
         client.username_pw_set(user, "of a device")
 
-        def on_connect(_client, _data, flags, reason, _properties):
+        def on_connect(_client, _data, flags, reason, properties):
             reasons.append((reason.value, flags.session_present))
+            self.assigned = getattr(properties, "AssignedClientIdentifier", None)
             heard.set()
 
         client.on_connect = on_connect
@@ -139,4 +141,33 @@ def test_client_ids_are_those_of_their_users(tmp_path, version):
     assert site.comes("", paho.MQTTv5, kept=False)[0] == 0
     assert site.comes("other-1", version, user="other") == (0, False)
     assert "the listener gives its user no such client id: client_ids" in site.courser("client", "show", "dev1")
+    stop(site.server)
+
+
+@pytest.mark.parametrize("how", ["stop", "crash"])
+def test_who_was_given_a_client_id_comes_back_with_it_and_nobody_makes_one_up(tmp_path, how):
+    """Also where its session has ended, and after a start; ids of that look that a client makes up are refused."""
+    site = Site(tmp_path)
+    stop(site.server)
+    text = (tmp_path / "courser.toml").read_text()
+    (tmp_path / "courser.toml").write_text(text.replace("\n[mqtt]\n", '\n[mqtt]\nclient_ids = ["%u", "%u-*"]\n'))
+    site.server, site.port, _ = start(tmp_path)
+    assert site.comes("") == (0, False)
+    kept = site.assigned
+    assert site.comes("", kept=False) == (0, False)
+    ended = site.assigned
+    assert kept and ended and kept != ended
+
+    def look():
+        assert site.comes(kept) == (0, True)
+        assert site.comes(ended, kept=False) == (0, False)
+        changed = ended[:-1] + ("0" if ended[-1] != "0" else "1")
+        for made_up in ("auto-" + "0" * 32, "auto-" + "0123456789abcdef" * 2, changed):
+            for version in (paho.MQTTv5, paho.MQTTv311):
+                refused = code(version, NOT_VALID, REJECTED)
+                assert site.comes(made_up, version, kept=False) == (refused, False), made_up
+
+    look()
+    site.again(how)
+    look()
     stop(site.server)

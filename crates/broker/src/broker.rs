@@ -254,7 +254,7 @@ fn make_logins(
     folder: Option<&DataFolder>,
 ) -> Result<Logins, StartError> {
     let secret = Secret::draw().map_err(StartError::Random)?;
-    let decoys = match folder {
+    let lasting = match folder {
         Some(folder) => Secret::of(folder.node().identity),
         None => Secret::draw().map_err(StartError::Random)?,
     };
@@ -274,7 +274,7 @@ fn make_logins(
         denials: Denials::default(),
         tokens,
         secret,
-        decoys,
+        lasting,
     })
 }
 

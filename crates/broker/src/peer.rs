@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use courser_mqtt::front::is_assigned_client_id;
 use courser_settings::{AddressLimit, ClientIdPattern, Listener, Settings, Spares};
 
 use crate::config::Config;
@@ -152,12 +151,10 @@ impl Entrance {
         })
     }
 
-    /// Whether a client of this user may have this client id here.
+    /// Whether a client of this user may have this client id here by what the listener says. One that the server has assigned it may have as well.
     pub(crate) fn gives(&self, client_id: &str, user: &str) -> bool {
         let matches = |pattern: &ClientIdPattern| pattern.matches(client_id, user);
-        self.client_ids.is_empty()
-            || is_assigned_client_id(client_id)
-            || self.client_ids.iter().any(matches)
+        self.client_ids.is_empty() || self.client_ids.iter().any(matches)
     }
 
     /// Whether a line is written about one more connection that begins with something else than MQTT, and how many were not before it.

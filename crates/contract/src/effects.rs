@@ -261,8 +261,9 @@ pub trait FrontEffects {
     /// Counts messages that this front did not deliver.
     fn dropped(&mut self, why: Dropped, messages: u64);
 
-    /// Random bits from the shell's seeded generator, for assigned client ids.
-    fn random(&mut self) -> u64;
+    /// What a client id that the server assigns is made of: from the shell's seeded generator, so that nobody has it. The shell may be able to tell
+    /// what it has given from what somebody has made up.
+    fn assigned_bits(&mut self) -> [u64; 2];
 
     /// Whether this is enough for one turn: the front begins no further packet of the bytes that it was given. Asked behind each packet, so
     /// it always gets on. A shell without turns never has enough.

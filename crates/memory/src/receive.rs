@@ -7,7 +7,7 @@
 //! Invariants (`ReceivePool::check`, run after every step of the tests):
 //! - a free list is never longer than its limit; what comes back above it is freed
 //! - bytes held = buffers in use + free buffers; nothing is counted twice
-//! - memory follows bytes received: a buffer is at most twice what it holds unparsed, or one block
+//! - memory follows bytes received: a buffer is at most twice what it holds unparsed, or one block ([`Buffer::fit`] makes less of it)
 //!
 //! One thread owns a pool: there is no lock and no atomic in it.
 
@@ -69,10 +69,10 @@ pub struct ClassStats {
 pub struct PoolStats {
     /// The pooled sizes, smallest first; the last one is the block.
     pub classes: [ClassStats; CLASSES],
-    /// Buffers larger than a block that are in use: packets that do not fit one. They are never pooled.
-    pub large_in_use: usize,
+    /// Buffers in use of sizes that are not pooled: larger than a block, or fitted to their rest ([`Buffer::fit`]).
+    pub odd_in_use: usize,
     /// Bytes of these.
-    pub large_bytes: usize,
+    pub odd_bytes: usize,
 }
 
 impl PoolStats {
@@ -84,13 +84,13 @@ impl PoolStats {
             .iter()
             .map(|class| (class.in_use + class.free) * class.bytes)
             .sum();
-        pooled + self.large_bytes
+        pooled + self.odd_bytes
     }
 
     /// Buffers in use, of every size.
     #[must_use]
     pub fn in_use(&self) -> usize {
-        self.classes.iter().map(|class| class.in_use).sum::<usize>() + self.large_in_use
+        self.classes.iter().map(|class| class.in_use).sum::<usize>() + self.odd_in_use
     }
 }
 
@@ -212,6 +212,13 @@ struct Lists {
     stats: PoolStats,
 }
 
+/// The class of storage of this length, if it is pooled.
+fn class_of(storage_len: usize) -> Option<usize> {
+    CLASS_BYTES
+        .iter()
+        .position(|&class_bytes| storage_len == class_bytes)
+}
+
 /// The smallest class that holds `bytes`; `None` above a block.
 fn class_for(bytes: usize) -> Option<usize> {
     CLASS_BYTES
@@ -224,9 +231,7 @@ impl Lists {
     /// shard, so only what has been written since may be read.
     fn take(&mut self, bytes: usize) -> Box<[u8]> {
         let Some(class) = class_for(bytes) else {
-            self.stats.large_in_use += 1;
-            self.stats.large_bytes += bytes;
-            return zeroed(bytes);
+            return self.take_odd(bytes);
         };
         let stats = &mut self.stats.classes[class];
         stats.in_use += 1;
@@ -239,10 +244,24 @@ impl Lists {
         zeroed(CLASS_BYTES[class])
     }
 
+    /// Storage of exactly `bytes`.
+    fn take_exactly(&mut self, bytes: usize) -> Box<[u8]> {
+        match class_of(bytes) {
+            Some(_) => self.take(bytes),
+            None => self.take_odd(bytes),
+        }
+    }
+
+    fn take_odd(&mut self, bytes: usize) -> Box<[u8]> {
+        self.stats.odd_in_use += 1;
+        self.stats.odd_bytes += bytes;
+        zeroed(bytes)
+    }
+
     fn give_back(&mut self, storage: Box<[u8]>) {
-        let Some(class) = class_for(storage.len()) else {
-            self.stats.large_in_use -= 1;
-            self.stats.large_bytes -= storage.len();
+        let Some(class) = class_of(storage.len()) else {
+            self.stats.odd_in_use -= 1;
+            self.stats.odd_bytes -= storage.len();
             return;
         };
         let stats = &mut self.stats.classes[class];
@@ -257,28 +276,28 @@ impl Lists {
 
     /// Counts storage of `bytes` that comes from elsewhere.
     fn attach(&mut self, bytes: usize) {
-        match class_for(bytes) {
+        match class_of(bytes) {
             Some(class) => {
                 self.stats.classes[class].in_use += 1;
                 self.stats.classes[class].allocated += 1;
             }
             None => {
-                self.stats.large_in_use += 1;
-                self.stats.large_bytes += bytes;
+                self.stats.odd_in_use += 1;
+                self.stats.odd_bytes += bytes;
             }
         }
     }
 
     /// Forgets storage of `bytes` that its user keeps.
     fn detach(&mut self, bytes: usize) {
-        match class_for(bytes) {
+        match class_of(bytes) {
             Some(class) => {
                 self.stats.classes[class].in_use -= 1;
                 self.stats.classes[class].freed += 1;
             }
             None => {
-                self.stats.large_in_use -= 1;
-                self.stats.large_bytes -= bytes;
+                self.stats.odd_in_use -= 1;
+                self.stats.odd_bytes -= bytes;
             }
         }
     }

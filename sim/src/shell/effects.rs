@@ -63,8 +63,8 @@ impl FrontEffects for FrontFx<'_> {
         *self.hub.dropped.entry(why).or_default() += messages;
     }
 
-    fn random(&mut self) -> u64 {
-        self.hub.rng.next()
+    fn assigned_bits(&mut self) -> [u64; 2] {
+        [self.hub.rng.next(), self.hub.rng.next()]
     }
 }
 

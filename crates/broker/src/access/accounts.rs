@@ -31,6 +31,7 @@ use super::hashing::{Asker, Found, HashPool, Job, News, PasswordClaim, Proof, Re
 use super::password::Remembered;
 use super::presence::{Presence, Present};
 use super::refusals::{Refusals, Refused, RefusedLogin, Shown};
+use super::seal::{is_sealed, seal};
 use super::throttle::{Admission, Kind, LookedAt, Origin, Throttle};
 use super::tokens::TokenKeys;
 use super::wanted::Waits;
@@ -52,8 +53,8 @@ pub(crate) struct Logins {
     /// Of this process alone: keys what is remembered.
     pub(crate) secret: Secret,
     /// Of the data folder, where there is one: keys the salts of users that do not exist, which would be known by them if they changed with a
-    /// start.
-    pub(crate) decoys: Secret,
+    /// start, and the [seals](super::seal) of client ids that were assigned, whose clients come back after one.
+    pub(crate) lasting: Secret,
 }
 
 impl Logins {
@@ -389,6 +390,11 @@ impl Accounts {
         self.grant(front, claim.user.into(), Vec::new())
     }
 
+    /// Makes of random bits those of a client id that is known again as one that was assigned.
+    pub(crate) fn seal(&self, drawn: [u64; 2]) -> [u64; 2] {
+        seal(&self.logins.lasting, drawn)
+    }
+
     /// A connection is who it says, and who its certificate says. It is nobody else later.
     fn grant(&self, front: FrontId, who: Principal, data: Vec<u8>) -> AuthStep {
         let mut inner = self.inner.borrow_mut();
@@ -403,7 +409,9 @@ impl Accounts {
             return AuthStep::Refused(ReasonCode::NotAuthorized, WhyRefused::OtherUser);
         }
         let entrance = &arrival.peer.entrance;
-        if !entrance.gives(&arrival.client_id, who.user.as_str()) {
+        let is_given = entrance.gives(&arrival.client_id, who.user.as_str())
+            || is_sealed(&self.logins.lasting, &arrival.client_id);
+        if !is_given {
             let code = ReasonCode::ClientIdentifierNotValid;
             return AuthStep::Refused(code, WhyRefused::ForeignClientId);
         }

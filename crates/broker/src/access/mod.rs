@@ -29,6 +29,7 @@ mod quotas;
 mod refusals;
 mod regulars;
 mod saving;
+mod seal;
 mod shared;
 mod throttle;
 mod tokens;

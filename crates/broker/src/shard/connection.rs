@@ -96,6 +96,9 @@ pub(crate) struct Connection {
     pub(crate) since: WallMs,
     /// Received and not parsed.
     pub(crate) rest: Option<Buffer>,
+    /// When the first of `rest` came, or when the first of a record of TLS that has not ended was seen; later where it has waited for others than
+    /// its client.
+    pub(crate) begun: Option<Tick>,
     /// Whether `rest` may hold whole packets: a turn's budget ended, or the front did not take them.
     pub(crate) unparsed: bool,
     pub(crate) life: Life,

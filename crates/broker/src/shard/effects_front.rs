@@ -211,8 +211,8 @@ impl FrontEffects for FrontFx<'_> {
         self.shard.hub.counters.drop_messages(why, messages);
     }
 
-    fn random(&mut self) -> u64 {
-        self.shard.hub.rng.next_u64()
+    fn assigned_bits(&mut self) -> [u64; 2] {
+        self.shard.hub.assigned_bits()
     }
 }
 
@@ -271,12 +271,18 @@ impl FrontEffects for DeliverFx<'_> {
             self.hub.counters.publishes_sent.saturating_sub(messages);
     }
 
-    fn random(&mut self) -> u64 {
-        self.hub.rng.next_u64()
+    fn assigned_bits(&mut self) -> [u64; 2] {
+        self.hub.assigned_bits()
     }
 }
 
 impl Hub {
+    /// For a client id that is assigned.
+    fn assigned_bits(&mut self) -> [u64; 2] {
+        let drawn = [self.rng.next_u64(), self.rng.next_u64()];
+        self.access.accounts.seal(drawn)
+    }
+
     /// A front's message to a partition. Its last ones wait for its appends (M25).
     fn send_from_front(
         &mut self,

@@ -27,6 +27,13 @@ const MUCH_BYTES: usize = 16 * 1024;
 const SOME_BYTES: usize = 1024;
 /// See [`SOME_BYTES`], in milliseconds.
 const STUCK_MS: u64 = 30_000;
+/// How long a packet with [`SOME_BYTES`] may take at most while memory is full, however it goes on: this at first, in milliseconds, and half of it
+/// after each [`PATIENCE_HALVES_MS`], so that no pace holds memory for ever.
+const PATIENCE_MS: u64 = 30_000;
+/// See [`PATIENCE_MS`], in milliseconds.
+const PATIENCE_HALVES_MS: u64 = 10_000;
+/// Least patience, in milliseconds: 16 KiB need no more over any network that clients are used on.
+const PATIENCE_MIN_MS: u64 = 2_000;
 
 /// What a shard knows of the memory of its process.
 pub(crate) struct MemoryWatch {
@@ -37,6 +44,8 @@ pub(crate) struct MemoryWatch {
     /// The next connection to look at.
     cursor: Place,
     armed: bool,
+    /// Since when memory is full.
+    full_since: Option<Tick>,
 }
 
 impl MemoryWatch {
@@ -48,6 +57,7 @@ impl MemoryWatch {
             room: MemoryRoom::Enough,
             cursor: 0,
             armed: false,
+            full_since: None,
         }
     }
 }
@@ -77,6 +87,9 @@ impl Shard {
         let before;
         (before, self.hub.memory) = budget.look(snapshot().live_bytes());
         budget.note_level(self.hub.memory, self.hub.now.tick);
+        let is_full = self.hub.memory >= Level::Full;
+        let since = self.memory.full_since.unwrap_or(self.hub.now.tick);
+        self.memory.full_since = is_full.then_some(since);
         budget.keep_accounts(self.hub.access.process.bytes_held());
         if self.hub.memory >= Level::Tight {
             // As long as memory is short: what comes back between two looks goes with the next one.
@@ -143,10 +156,11 @@ impl Shard {
         self.partitions.set_memory_room(self.memory.room, &limits);
     }
 
-    /// Has connections give back what can be made again, and closes those that hold much memory and do not go on where it is nearly used up:
+    /// Has connections give back what can be made again, and room that nothing is in, and closes those that hold much memory and do not go on where it is nearly used up:
     /// a bounded number of them a look.
     fn go_round(&mut self) {
-        let closes = self.hub.memory >= Level::Full;
+        let now = self.hub.now.tick;
+        let patience = self.memory.full_since.map(|since| patience(since, now));
         for _ in 0..self.fronts.places().min(ROUND_MAX) {
             let slot = self.memory.cursor;
             self.memory.cursor = match slot + 1 < self.fronts.places() {
@@ -160,12 +174,15 @@ impl Shard {
                 continue;
             };
             connection.gate.forget_decisions();
-            let burden = if closes {
-                burden(connection, self.hub.now.tick)
-            } else {
-                Burden::Nothing
-            };
-            match burden {
+            if let Some(rest) = &mut connection.rest {
+                rest.fit();
+            }
+            connection.begun = begun(connection.begun, bytes_begun(connection), now);
+            if waits_for_others(connection) {
+                connection.begun = connection.begun.map(|_| now);
+            }
+            let burden = patience.map(|patience| burden(connection, now, patience));
+            match burden.unwrap_or(Burden::Nothing) {
                 Burden::Nothing => {}
                 Burden::Stalled => self.drop_stalled(id),
                 Burden::Unfinished => {
@@ -187,7 +204,26 @@ impl Shard {
     }
 }
 
-fn burden(connection: &mut Connection, now: Tick) -> Burden {
+/// How long a packet may take now that memory has been full for some time, in milliseconds.
+fn patience(full_since: Tick, now: Tick) -> u64 {
+    let halves = now.0.saturating_sub(full_since.0) / PATIENCE_HALVES_MS;
+    let shift = u32::try_from(halves).unwrap_or(u32::MAX);
+    let left = PATIENCE_MS.checked_shr(shift).unwrap_or(0);
+    left.max(PATIENCE_MIN_MS)
+}
+
+/// Whether what is received waits for the broker or for what this client does not read, and not for its next bytes. A pause after a publish,
+/// which is short and follows on whatever comes, is no such reason.
+fn waits_for_others(connection: &mut Connection) -> bool {
+    match connection.hold {
+        Hold::Front | Hold::Output | Hold::Link | Hold::Quota => true,
+        Hold::None => connection.unparsed || connection.front.silent_since().is_none(),
+        Hold::Pace => connection.unparsed,
+    }
+}
+
+/// `patience`: how long a packet may take, in milliseconds.
+fn burden(connection: &mut Connection, now: Tick, patience: u64) -> Burden {
     if connection.life != Life::Open {
         return Burden::Nothing;
     }
@@ -206,14 +242,88 @@ fn burden(connection: &mut Connection, now: Tick) -> Burden {
     // What layers hold of it beside that has its own bounds: what one read brought.
     let rest = connection.rest.as_ref();
     let rest = rest.filter(|_| asks || !connection.unparsed);
-    let unfinished = asked + rest.map_or(0, |rest| rest.bytes().len());
+    let rest = rest.map_or(0, |rest| rest.bytes().len());
+    let unfinished = asked + rest;
     let silent = connection.front.silent_since();
     let is_stuck = connection.hold == Hold::None
         && !asks
         && silent.is_some_and(|since| since.after_ms(STUCK_MS) <= now);
-    let most = if is_stuck { SOME_BYTES } else { MUCH_BYTES };
+    let is_slow = connection.hold == Hold::None
+        && !asks
+        && silent.is_some()
+        && is_late(connection.begun, now, patience);
+    let most = if is_stuck || is_slow {
+        SOME_BYTES
+    } else {
+        MUCH_BYTES
+    };
     match unfinished >= most {
         true => Burden::Unfinished,
         false => Burden::Nothing,
+    }
+}
+
+/// Bytes of a packet that has not ended, and of a record of TLS.
+fn bytes_begun(connection: &Connection) -> usize {
+    let rest = connection
+        .rest
+        .as_ref()
+        .map_or(0, |rest| rest.bytes().len());
+    rest + connection.transport.unfinished_bytes()
+}
+
+/// Since when there are bytes of what has not ended. Those of a packet were seen as they came. A record of TLS gives nothing to the front before its
+/// end: it counts from the first look that finds it, and what it gave has ended it.
+fn begun(before: Option<Tick>, bytes: usize, now: Tick) -> Option<Tick> {
+    (bytes > 0).then(|| before.unwrap_or(now))
+}
+
+fn is_late(begun: Option<Tick>, now: Tick, patience: u64) -> bool {
+    begun.is_some_and(|begun| begun.after_ms(patience) <= now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever ends each packet just in time, and begins the next one, must not hold the memory of others for ever.
+    #[test]
+    fn the_longer_memory_is_full_the_sooner_a_packet_has_to_end() {
+        let full = Tick(5_000);
+        for (seconds, patience_ms) in [
+            (0, 30_000),
+            (9, 30_000),
+            (10, 15_000),
+            (20, 7_500),
+            (30, 3_750),
+            (40, 2_000),
+            (100_000, 2_000),
+            (u64::MAX / 2_000, 2_000),
+        ] {
+            let now = full.after_ms(seconds * 1_000);
+            assert_eq!(patience(full, now), patience_ms, "{seconds} s");
+        }
+        assert_eq!(patience(Tick(1), Tick(0)), PATIENCE_MS);
+    }
+
+    #[test]
+    fn a_record_of_tls_is_late_from_the_look_that_finds_it_however_it_goes_on() {
+        let mut since = None;
+        for (second, bytes) in [(1, 5), (2, 4_000), (30, 14_000), (31, 15_010)] {
+            since = begun(since, bytes, Tick(second * 1_000));
+            assert_eq!(since, Some(Tick(1_000)), "{second} s");
+        }
+        assert!(is_late(since, Tick(31_000), PATIENCE_MS));
+        since = begun(since, 0, Tick(32_000));
+        assert_eq!(since, None, "it has ended");
+        assert_eq!(begun(since, 7, Tick(33_000)), Some(Tick(33_000)));
+    }
+
+    #[test]
+    fn a_packet_is_late_from_its_first_byte_on_however_it_goes_on() {
+        let begun = Some(Tick(1_000));
+        assert!(!is_late(begun, Tick(30_999), PATIENCE_MS));
+        assert!(is_late(begun, Tick(31_000), PATIENCE_MS));
+        assert!(!is_late(None, Tick(u64::MAX), PATIENCE_MIN_MS));
     }
 }

@@ -57,6 +57,7 @@ impl Shard {
             since: now.wall,
             unparsed: rest.is_some(),
             rest,
+            begun: None,
             life: Life::Open,
             hold: Hold::None,
             touched: false,
@@ -283,6 +284,9 @@ impl Shard {
         }
         buffer.consume(used);
         connection.rest = buffer.settle();
+        let begun = connection.begun.filter(|_| used == 0);
+        let is_left = connection.rest.is_some();
+        connection.begun = is_left.then(|| begun.unwrap_or(now.tick));
         connection.unparsed &= connection.rest.is_some();
         self.hub.slow |= match self.hub.memory {
             Level::Free => false,

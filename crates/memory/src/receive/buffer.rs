@@ -91,6 +91,18 @@ impl Buffer {
         Some(self)
     }
 
+    /// Moves what is held to storage of its size where that frees more than half, for a shard that is short of memory: a block holds up to 16
+    /// times the rest in it. What less frees is left, and no more than 512 bytes are: the next read moves it back to a block.
+    ///
+    /// Cost: an allocation and a copy of what is held when it moves.
+    pub fn fit(&mut self) {
+        let held = self.bytes().len().max(CLASS_BYTES[0]);
+        if held < self.storage.len() / 2 {
+            let storage = self.pool.shared.borrow_mut().take_exactly(held);
+            self.move_into(storage);
+        }
+    }
+
     /// Takes the received bytes out of the pool for good, without a copy when nothing was consumed: for a large payload,
     /// which may outlive the turn (M45). The vector keeps the capacity of the whole buffer; the pool counts the storage
     /// as freed.
@@ -149,7 +161,11 @@ impl Buffer {
 
     /// Moves what is held to storage of at least `bytes`.
     fn move_to(&mut self, bytes: usize) {
-        let mut storage = self.pool.shared.borrow_mut().take(bytes);
+        let storage = self.pool.shared.borrow_mut().take(bytes);
+        self.move_into(storage);
+    }
+
+    fn move_into(&mut self, mut storage: Box<[u8]>) {
         let held = self.end - self.start;
         storage[..held].copy_from_slice(self.bytes());
         let old = mem::replace(&mut self.storage, storage);

@@ -69,6 +69,46 @@ fn a_rest_waits_in_the_smallest_size_that_holds_it() {
     }
 }
 
+/// Thousands of clients that are in the middle of a packet must not hold a block each.
+#[test]
+fn a_rest_that_is_fitted_holds_no_more_than_twice_its_size_and_is_read_on() {
+    for (rest_bytes, storage_bytes) in [
+        (1, 512),
+        (512, 512),
+        (513, 513),
+        (2048, 4096),
+        (4096, 4096),
+        (4097, 4097),
+        (15_010, 15_010),
+        (BLOCK_BYTES / 2, BLOCK_BYTES),
+    ] {
+        let pool = pool();
+        let sent: Vec<u8> = (0..rest_bytes).map(|at| (at % 251) as u8).collect();
+        let mut buffer = pool.take();
+        buffer.advance(7);
+        receive(&mut buffer, &sent);
+        buffer.consume(7);
+        let mut rest = buffer.settle().expect("something is left");
+        pool.trim();
+        rest.fit();
+        rest.fit();
+        pool.trim();
+        assert_eq!(rest.bytes(), sent, "rest of {rest_bytes} bytes");
+        let held = pool.stats().bytes_held();
+        assert_eq!(held, storage_bytes, "rest of {rest_bytes} bytes");
+        pool.check();
+        let rest = rest.settle().expect("it is left");
+        let mut buffer = pool.resume(Some(rest));
+        assert_eq!(buffer.bytes(), sent);
+        assert_eq!(buffer.room_mut().len(), BLOCK_BYTES - rest_bytes);
+        pool.check();
+        drop(buffer);
+        assert_eq!(pool.stats().in_use(), 0);
+        assert_eq!(pool.stats().odd_bytes, 0);
+        pool.check();
+    }
+}
+
 #[test]
 fn a_small_rest_leaves_most_of_a_block_to_read_into() {
     let pool = pool();
@@ -115,10 +155,7 @@ fn a_packet_larger_than_a_block_grows_with_what_arrives_and_is_freed() {
     buffer.consume(packet.len() - 10);
     let rest = buffer.settle().expect("ten bytes are left");
     assert_eq!(rest.bytes(), &packet[packet.len() - 10..]);
-    assert_eq!(
-        (pool.stats().large_in_use, pool.stats().large_bytes),
-        (0, 0)
-    );
+    assert_eq!((pool.stats().odd_in_use, pool.stats().odd_bytes), (0, 0));
     assert_eq!(pool.stats().classes[0].in_use, 1);
     pool.check();
 }
@@ -201,6 +238,7 @@ enum Step {
     /// Connection, bytes that arrive, thousandths of what is then held that are parsed.
     Turn(usize, usize, usize),
     Close(usize),
+    Fit(usize),
     Trim,
 }
 
@@ -208,6 +246,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (0..4_usize, 0..150_000_usize, 0..=1000_usize).prop_map(|(who, bytes, parsed)| Step::Turn(who, bytes, parsed)),
         1 => (0..4_usize).prop_map(Step::Close),
+        2 => (0..4_usize).prop_map(Step::Fit),
         1 => Just(Step::Trim),
     ]
 }
@@ -240,6 +279,11 @@ proptest! {
                 Step::Close(who) => {
                     rests[who] = None;
                     models[who].clear();
+                }
+                Step::Fit(who) => {
+                    if let Some(rest) = &mut rests[who] {
+                        rest.fit();
+                    }
                 }
                 Step::Trim => pool.trim(),
             }

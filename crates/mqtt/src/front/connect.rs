@@ -398,21 +398,28 @@ const ASSIGNED_DIGITS: usize = 32;
 /// Whether the server has assigned this client id, or a client took one that looks like it.
 #[must_use]
 pub fn is_assigned_client_id(client_id: &str) -> bool {
-    let digits = client_id.strip_prefix(ASSIGNED_PREFIX);
-    digits.is_some_and(|digits| {
-        digits.len() == ASSIGNED_DIGITS
-            && digits
-                .bytes()
-                .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
-    })
+    assigned_bits_of(client_id).is_some()
 }
 
-/// v3 [MQTT-3.1.3-6], v5 [MQTT-3.1.3-6]: 128 random bits in 37 characters.
+/// What [`FrontEffects::assigned_bits`] gave for this client id, if the server has assigned it; also what a client made up that looks like one.
+#[must_use]
+pub fn assigned_bits_of(client_id: &str) -> Option<[u64; 2]> {
+    let digits = client_id.strip_prefix(ASSIGNED_PREFIX)?;
+    let is_digit = |digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+    if digits.len() != ASSIGNED_DIGITS || !digits.bytes().all(is_digit) {
+        return None;
+    }
+    let (first, second) = digits.split_at(ASSIGNED_DIGITS / 2);
+    let bits = |digits| u64::from_str_radix(digits, 16).ok();
+    Some([bits(first)?, bits(second)?])
+}
+
+/// v3 [MQTT-3.1.3-6], v5 [MQTT-3.1.3-6]: 128 bits in 37 characters.
 fn assigned_client_id(fx: &mut impl FrontEffects) -> CompactString {
     let mut id = CompactString::const_new(ASSIGNED_PREFIX);
-    for _ in 0..2 {
+    for bits in fx.assigned_bits() {
         // Writing to a string cannot fail.
-        let _ = write!(id, "{:016x}", fx.random());
+        let _ = write!(id, "{bits:016x}");
     }
     id
 }

@@ -75,7 +75,7 @@ pub use alias::{AliasLoad, AliasRoom};
 pub use auth::{Anonymous, AuthExchange, AuthStep, Authentication, Login, Password};
 pub use close::Revocation;
 pub use config::{Feature, FrontConfig};
-pub use connect::is_assigned_client_id;
+pub use connect::{assigned_bits_of, is_assigned_client_id};
 pub use glimpse::{Glimpse, SessionSpan};
 pub use output::{Output, OutputPool, Socket};
 pub use planted::PlantedFront;

@@ -25,7 +25,7 @@ impl Accounts {
         self.inner.borrow_mut().rng.fill_bytes(&mut nonce);
         let nonce = STANDARD_NO_PAD.encode(nonce);
         let (mut since, mut claimed) = (None, None);
-        let begun = Exchange::begin(login.data, &nonce, &self.logins.decoys.0, |name| {
+        let begun = Exchange::begin(login.data, &nonce, &self.logins.lasting.0, |name| {
             claimed = Some(name.clone());
             let user = table.user(name.as_str())?;
             since = Some(user.since);

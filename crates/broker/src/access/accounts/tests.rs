@@ -61,7 +61,7 @@ impl Door {
             denials: Denials::default(),
             tokens: None,
             secret: Secret([secret; 32]),
-            decoys: Secret([secret; 32]),
+            lasting: Secret([secret; 32]),
         });
         let reply = Reply::new(Arc::new(Doze::default()));
         let mut door = Self {

@@ -41,7 +41,7 @@ impl Desk {
             denials: Denials::default(),
             tokens: None,
             secret: Secret([1; 32]),
-            decoys: Secret([2; 32]),
+            lasting: Secret([2; 32]),
         });
         let mut desk = Self {
             operators: Operators::new(logins, Clock::default()),

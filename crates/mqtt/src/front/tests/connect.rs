@@ -168,7 +168,7 @@ fn an_empty_client_id_gets_one_of_its_own() {
     for version in [V311, V5] {
         let mut client = Client::new(version, |_| {});
         for _ in 0..version.level() {
-            courser_contract::FrontEffects::random(&mut client.shell);
+            courser_contract::FrontEffects::assigned_bits(&mut client.shell);
         }
         client.connects(&Hello {
             client_id: "",

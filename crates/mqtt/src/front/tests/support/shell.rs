@@ -144,9 +144,11 @@ impl FrontEffects for Shell {
         self.log.push(format!("dropped {why:?} {messages}"));
     }
 
-    fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005) + 1;
-        self.random
+    fn assigned_bits(&mut self) -> [u64; 2] {
+        [(); 2].map(|()| {
+            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005) + 1;
+            self.random
+        })
     }
 
     fn is_spent(&self) -> bool {
