@@ -298,7 +298,8 @@ def test_brute_force_of_somebody_who_is_there(tmp_path):
 @pytest.mark.parametrize(("settings", "compared"), [({}, 1), ({"connect_timeout": "60s"}, 100)], ids=["default", "long"])
 def test_hash_flood(tmp_path, settings, compared):
     """Hundreds of passwords from many addresses, of users that there are and are not: as many as may wait are compared, the others
-    are told so; a client that is there is served, and memory does not grow with the flood."""
+    are told so; a client that is there is served, another one of an address whose last login was right gets in, and memory does not grow
+    with the flood."""
     with running(WithAccounts, tmp_path, **settings) as broker:
         password = broker.password.encode()
         healthy = Healthy(broker.address, username="root", password=password)
@@ -311,6 +312,8 @@ def test_hash_flood(tmp_path, settings, compared):
                     source = f"127.0.{1 + number // 200}.{1 + number % 200}"
                     user = "root" if number % 2 else f"nobody{number}"
                     flood.append(login(broker.address, V5, user, b"wrong", source, f"f{number}"))
+                regular = login(broker.address, V5, "root", password, client_id="regular")
+                assert answer(regular) == 0, "strangers keep it out"
                 reasons = [answer(client) for client in flood]
             peak = broker.rss_peak_bytes()
             assert set(reasons) <= {BAD_USER, BUSY, TOO_OFTEN}, set(reasons)

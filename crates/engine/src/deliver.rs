@@ -334,6 +334,8 @@ impl Partition {
         fact.write(&mut self.gather, haste);
         if more {
             self.pump(uid.0, fx);
+        } else if self.has_taken_its_finds(uid, window) {
+            self.scan_on(uid.0, fx);
         }
     }
 

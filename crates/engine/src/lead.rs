@@ -224,6 +224,11 @@ pub(crate) enum Fenced {
         session: SessionUid,
         scans: Vec<u64>,
     },
+    /// A find of a session of which nobody knows whether it is newer than what came live; under its own token.
+    Order {
+        session: SessionUid,
+        token: IndexToken,
+    },
     /// A connection that comes after one with unsettled appends (M25).
     Attach(CompactString),
     /// The end of a volatile part (M36).

@@ -1,23 +1,23 @@
 //! Retained messages for new subscriptions (M34), and the answers to others' questions for them.
 
 use courser_contract::{
-    AppendKey, DeliverFlags, DeliverTo, Delivery, Dropped, Epoch, HomeRef, PartitionEffects,
-    PartitionId, Permission, QoS, Record, RecordView, RetainedFound, RetainedScan, ScanRef,
-    SessionUid, ToFront, ToPartition,
+    AppendKey, DeliverFlags, DeliverTo, Delivery, Dropped, Epoch, Fence, HomeRef, IndexToken,
+    PartitionEffects, PartitionId, Permission, QoS, Record, RecordView, RetainedFound,
+    RetainedScan, ScanRef, SessionUid, ToFront, ToPartition,
 };
 use std::{rc::Rc, sync::Arc};
 
 use crate::{
     Partition, PlantedPartition,
     entry::{PublishFact, Rare, RetainMark, ScanState, Target, TargetList, Targets},
-    lead::After,
+    lead::{After, Fenced},
     retained::Scan,
     session::{Session, Subscribed},
 };
 
 mod open;
 
-use self::open::Asker;
+use self::open::{Asker, Finding};
 pub(crate) use self::open::{OpenScan, OpenScans};
 
 /// Most messages of one answer: a page costs a question, an entry and a turn of each side, whatever is on it.
@@ -47,7 +47,7 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) {
         for &number in scans {
-            let Some(open) = self.lead.scans.get_mut(uid, number) else {
+            let Some(open) = self.lead.scans.get(uid, number) else {
                 continue;
             };
             let exact = !open.filter.contains(['+', '#']);
@@ -64,8 +64,7 @@ impl Partition {
             };
             partitions.retain(|p| !finished(p));
             partitions.reverse();
-            open.waiting = partitions.to_vec();
-            open.begun = true;
+            self.lead.scans.begin(uid, number, partitions.to_vec());
             self.end_scan_if_done(uid, number);
         }
         self.scan_on(uid.0, fx);
@@ -135,6 +134,11 @@ impl Partition {
             }
         };
         Some((Asker::Present, limit))
+    }
+
+    /// Whether a session has taken all that one question brings it: the next one need not wait for the entry that says so.
+    pub(crate) fn has_taken_its_finds(&self, uid: SessionUid, window: u16) -> bool {
+        !self.lead.scans.is_empty() && self.lead.scans.taken(uid) >= FIND_MAX.min(u32::from(window))
     }
 
     /// Another partition, or this one, wants retained messages: answered once all that was pushed here is applied.
@@ -229,13 +233,20 @@ impl Partition {
         let client = no_local.then(|| session.publisher());
         // Nothing of what is delivered here changes what overtakes.
         let may_be_late = self.lead.scans.has_overtaken(uid);
+        let is_own = |view: &RecordView<'_>| client.is_some() && view.publisher == client;
         let is_wanted = |scans: &OpenScans, view: &RecordView<'_>| {
-            let late = may_be_late && scans.is_overtaken(uid, number, view.topic);
-            let own = client.is_some() && view.publisher == client;
-            !late && !own
+            let late = may_be_late && scans.finding(uid, number, view) == Finding::Overtaken;
+            !late && !is_own(view)
         };
-        let is_away = asker == Asker::Absent || session.lead.live.is_none();
         let mut views = found.records.iter().map(Record::view);
+        let mut unclear = views
+            .clone()
+            .filter(|view| !is_own(view))
+            .map(|view| self.lead.scans.finding(uid, number, &view));
+        if may_be_late && unclear.any(|it| it == Finding::Unclear) {
+            return self.clear_up((uid, number), found.partition, fx);
+        }
+        let is_away = asker == Asker::Absent || session.lead.live.is_none();
         if is_away && views.any(|view| is_wanted(&self.lead.scans, &view)) {
             self.keep_for_return((uid, number), found.partition);
             return self.scan_on(uid.0, fx);
@@ -251,6 +262,46 @@ impl Partition {
         self.pace_found(uid, routed, fx);
         self.scan_moved((uid, number), found);
         self.scan_on(uid.0, fx);
+    }
+
+    /// Which of what was found and what has come live is the newer one only the keeper knows: it is asked again once it has everything (M34).
+    fn clear_up(
+        &mut self,
+        (uid, number): (SessionUid, u64),
+        partition: PartitionId,
+        fx: &mut impl PartitionEffects,
+    ) {
+        if let Some(open) = self.lead.scans.get_mut(uid, number) {
+            open.waiting.push(partition);
+        }
+        let token = self.lead.next_token();
+        self.lead.scans.clear_up(uid, token);
+        self.fence_order(uid, token, fx);
+    }
+
+    fn fence_order(
+        &mut self,
+        session: SessionUid,
+        token: IndexToken,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let fenced = Fenced::Order { session, token };
+        self.lead.index.fences.insert(token, fenced);
+        fx.fence(token, Fence::Forwarded);
+    }
+
+    /// One of the fences of [`Self::clear_up`] has passed.
+    pub(crate) fn order_fence_passed(
+        &mut self,
+        uid: SessionUid,
+        token: IndexToken,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let next = self.lead.next_token();
+        match self.lead.scans.order_fence_passed(uid, token, next) {
+            Some(token) => self.fence_order(uid, token, fx),
+            None => self.scan_on(uid.0, fx),
+        }
     }
 
     /// There is something for a session that was away. It stays where it is: it is there once for all who want it, by then there may be a newer
@@ -407,7 +458,7 @@ impl Partition {
         self.scan_on(uid.0, fx);
     }
 
-    /// A message goes to sessions: if it has RETAIN, what their scans still find for its topic is older (M34). A session that
+    /// A message goes to sessions: if it has RETAIN, what their scans still find for its topic may be older (M34). A session that
     /// does not get it will have to do with the find: one that is not among `targets` because L1 did not know of it when the
     /// message was matched, one without room, and for what is only routed one without a connection.
     #[inline]
@@ -431,9 +482,7 @@ impl Partition {
             Goes::Stored => true,
             Goes::Routed => self.state.has_live(stream),
         });
-        self.lead
-            .scans
-            .note_live(view.topic, get_it.map(SessionUid));
+        self.lead.scans.note_live(view, get_it.map(SessionUid));
     }
 
     /// Stores a message for the whole of a short list of sessions of this partition, or for those of them that have room.

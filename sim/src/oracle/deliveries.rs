@@ -167,8 +167,7 @@ impl Oracle {
         got: &Got,
         now: u64,
     ) -> Result<bool, String> {
-        let unheard = msg.strayed || msg.life.is_some_and(|life| self.lives[life].fuzzy);
-        let uncertain = msg.resent && unheard;
+        let may_be_new_there = self.may_be_new_there(msg);
         let it = &mut self.lives[life];
         let scans: u32 = it.subs_to(&msg.topic).map(|(_, sub)| sub.scans).sum();
         let shared = subs_are_shared(&it.subs, &msg.topic);
@@ -185,9 +184,7 @@ impl Oracle {
         }
         let routed = if self.faulted { seen.routed } else { 0 };
         let most = msg.copies + seen.forgotten + routed + if msg.retain { scans } else { 0 };
-        let excused = // Its publisher's session may have ended behind its back, and the exchange with it.
-            uncertain
-            || shared && got.qos == QoS::AtLeastOnce;
+        let excused = may_be_new_there || shared && got.qos == QoS::AtLeastOnce;
         if seen.processed > most && !excused {
             return Err(format!(
                 "I4: processed {} times, at most {most} may be",

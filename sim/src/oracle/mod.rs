@@ -263,7 +263,13 @@ impl Oracle {
     /// Whether a session may have several deliveries of a message: it was sent again, or is found by scans.
     pub(crate) fn comes_again(&self, msg: MsgId) -> bool {
         let msg = self.msgs.get(&msg);
-        msg.is_some_and(|msg| msg.copies > 1 || msg.retain)
+        msg.is_some_and(|msg| msg.copies > 1 || msg.retain || self.may_be_new_there(msg))
+    }
+
+    /// Whether it was sent again to a session that may have begun behind its publisher's back, and knows nothing of the exchange.
+    fn may_be_new_there(&self, msg: &Msg) -> bool {
+        let unheard = msg.strayed || msg.life.is_some_and(|life| self.lives[life].fuzzy);
+        msg.resent && unheard
     }
 
     pub(crate) fn resent(&mut self, msg: MsgId) {

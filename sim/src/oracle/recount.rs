@@ -55,11 +55,13 @@ impl Oracle {
         both.into_iter().flatten().min()
     }
 
-    /// Whether a session without room for a message refuses it: where its publisher is answered only once it has it (M13, M28).
+    /// Whether a session without room for a message refuses it: where its publisher is answered only once it has it (M13, M28). One that may have become
+    /// too old is to be among those that were counted, as in worlds where nothing is refused.
     fn is_to_refuse(&self, life: LifeId, msg: &Msg) -> bool {
-        msg.life.is_some_and(|publisher| {
+        let answered = msg.life.is_some_and(|publisher| {
             self.lives[life].lasts || msg.qos == QoS::AtLeastOnce || !self.lives[publisher].lasts
-        })
+        });
+        answered && self.waits_ms(msg).is_none()
     }
 
     /// What sessions had to get and did not.

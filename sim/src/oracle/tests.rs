@@ -106,6 +106,8 @@ fn i4_what_is_sent_again_to_a_stranger_comes_again() {
             oracle.strayed(id(&got));
         }
         oracle.resent(id(&got));
+        // Its second copy is a delivery of its own, with a packet id of its own (M30).
+        assert_eq!(oracle.comes_again(id(&got)), strayed);
         oracle.got(receiver, &got, 40);
         let broken = oracle.violation.is_some_and(|text| text.starts_with("I4:"));
         assert_eq!(broken, !strayed);
@@ -126,6 +128,31 @@ fn i3_a_repeat_of_what_was_too_old_comes_late() {
         oracle.got(receiver, &first, again);
         assert_eq!(oracle.violation.is_none(), may_be, "at {again}");
         assert_eq!(oracle.uses.of(Excuse::DroppedBefore) > 0, may_be);
+    }
+}
+
+/// Where sessions refuse what they have no room for, a message can be missing only if it has become too old, and only if that was counted (M12, M20).
+#[test]
+fn i1_where_sessions_refuse_what_is_too_old_may_be_gone() {
+    for (wait_ms, life_seconds, dropped, is_lawful) in [
+        (None, None, 0, false),
+        (None, None, 1, false),
+        (Some(1_000), None, 0, false),
+        (Some(1_000), None, 1, true),
+        (None, Some(1), 0, false),
+        (None, Some(1), 1, true),
+    ] {
+        let (mut oracle, publisher, receiver) = oracle();
+        oracle.keeps_all = true;
+        oracle.wait_ms = wait_ms;
+        subscribe(&mut oracle, receiver, 10);
+        let first = publish(&mut oracle, publisher, ONCE_OR_MORE, 20);
+        let msg = oracle.msgs.get_mut(&id(&first));
+        msg.expect("it was published").life_seconds = life_seconds;
+        oracle.answered(id(&first), false, 30);
+        oracle.recount(20_000, dropped);
+        let broken = oracle.violation;
+        assert_eq!(broken.is_none(), is_lawful, "{broken:?}");
     }
 }
 

@@ -91,6 +91,17 @@ fn m41_what_was_moved_out_of_a_segment_that_is_left_as_damaged_is_kept() {
     assert!(outcome.trace.contains(told), "one is left in this world");
 }
 
+/// Where sessions refuse what they have no room for, the oracle took a message that had become too old, and was counted, for a lost one.
+#[test]
+fn m20_where_sessions_refuse_what_becomes_too_old_is_no_loss() {
+    let mut plan = Worlds::Cold.plan(40_248).refusing();
+    let disk = plan.disk.as_mut().expect("cold worlds have a disk");
+    disk.rots = 8;
+    let outcome = run_plan(plan);
+    assert_eq!(outcome.violation, None);
+    assert!(outcome.counts.too_old > 0, "it happens in this world");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_cold_world() {
     let rotten = (1..).find(|seed| rots(*seed)).expect("there are some");

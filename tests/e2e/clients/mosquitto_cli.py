@@ -113,8 +113,6 @@ class MosquittoCli(Client):
         self.options = options
         if options.manual_acks:
             raise Unsupported("manual acknowledgement")
-        if not options.client_id and self.version == 5:
-            raise Unsupported("an empty client id")
         if options.will:
             self.own_topic = f"own/{uuid.uuid4().hex}"
             self._start([Subscription(self.own_topic, 0)], None)
@@ -127,6 +125,7 @@ class MosquittoCli(Client):
         flags += [] if self.options.clean_start else ["-c"]
         for subscription in subscriptions:
             flags += ["-t", subscription.filter]
+        flags += ["--retain-as-published"] if subscriptions[0].retain_as_published else []
         flags += self.will() + property_flags("subscribe", properties)
         self.process = subprocess.Popen(
             ["stdbuf", "-oL", "mosquitto_sub", *self.common(), *flags],
@@ -175,8 +174,10 @@ class MosquittoCli(Client):
     def subscribe(self, subscriptions, properties=None) -> list[int]:
         if self.process is not None:
             raise Unsupported("a SUBSCRIBE at a chosen time")
-        if any(not item.plain for item in subscriptions):
-            raise Unsupported("subscription options")
+        if any(item.no_local or item.retain_handling for item in subscriptions):
+            raise Unsupported("No Local and Retain Handling")
+        if len({item.retain_as_published for item in subscriptions}) > 1:
+            raise Unsupported("several Retain As Published in one SUBSCRIBE")
         if len({item.qos for item in subscriptions}) > 1:
             raise Unsupported("several QoS in one SUBSCRIBE")
         return self._start(subscriptions, properties)

@@ -1,18 +1,35 @@
 //! Logins that wait for their turn, in a lane for each address. Addresses have their turns one after the other, so that a fleet behind one of
-//! them holds up itself and not the others. Pure: who waits is whatever the caller wakes.
+//! them holds up itself and not the others; those whose last login was right have turns and room of their own, so that strangers, however many
+//! they are, do not hold up these. Pure: who waits is whatever the caller wakes.
 //!
 //! Invariants (`check`, run after every step in tests):
 //! - a lane has somebody in it, and no more than one address may have
-//! - a lane has one place in the round, or none: then its address has as much under way as it may have, and [`Lanes::ready`] follows
-//! - count and bytes are those of all who wait
+//! - a lane has one place in the round of its rank, or none: then its address has as much under way as it may have, and [`Lanes::ready`] follows
+//! - count and bytes are those of all of a rank who wait
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::throttle::Origin;
 
+/// Regular addresses have so many turns while others wait for one.
+const TURNS_IN_A_ROW: usize = 3;
+
+/// Who has its turn first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rank {
+    /// Of this address the last login was right.
+    Regular,
+    Other,
+}
+
+impl Rank {
+    pub(super) const ALL: [Self; 2] = [Self::Regular, Self::Other];
+}
+
 /// How many may wait, and with how many bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
+    /// Of all of one rank.
     pub(super) of_all: Amount,
     pub(super) of_one: Amount,
 }
@@ -58,7 +75,9 @@ struct Lane<W> {
     /// By the number of their tickets, which is the order in which they came.
     waiters: BTreeMap<u64, Waiter<W>>,
     held: Amount,
-    /// In the round.
+    /// That of the address when the first of them came.
+    rank: Rank,
+    /// In the round of that rank.
     place: Option<u64>,
 }
 
@@ -76,9 +95,12 @@ pub(super) enum Turn<T> {
 pub(super) struct Lanes<W> {
     bounds: Bounds,
     lanes: HashMap<Origin, Lane<W>>,
-    /// Whose turn it is next, by place.
-    round: BTreeMap<u64, Origin>,
-    held: Amount,
+    /// Whose turn it is next, by rank and place.
+    rounds: [BTreeMap<u64, Origin>; Rank::ALL.len()],
+    /// By rank.
+    held: [Amount; Rank::ALL.len()],
+    /// Turns that regular ones had since another one had its turn.
+    in_a_row: usize,
     /// Of tickets and places.
     next: u64,
 }
@@ -88,8 +110,9 @@ impl<W> Lanes<W> {
         Self {
             bounds,
             lanes: HashMap::new(),
-            round: BTreeMap::new(),
-            held: Amount::default(),
+            rounds: Rank::ALL.map(|_| BTreeMap::new()),
+            held: Rank::ALL.map(|_| Amount::default()),
+            in_a_row: 0,
             next: 0,
         }
     }
@@ -100,36 +123,46 @@ impl<W> Lanes<W> {
     }
 
     /// Whether nobody waits.
-    pub(super) const fn is_empty(&self) -> bool {
-        self.held.count == 0
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.iter().all(|held| held.count == 0)
     }
 
-    /// How many of those who wait have their turn before one who would come now.
-    pub(super) fn ahead_of(&self, origin: Origin) -> usize {
+    /// How many of those who wait have their turn before one of this rank who would come now.
+    pub(super) fn ahead_of(&self, origin: Origin, rank: Rank) -> usize {
         let own = self.lanes.get(&origin);
+        let rank = own.map_or(rank, |lane| lane.rank);
         let own = own.map_or(0, |lane| lane.held.count);
-        let lanes = self.lanes.values();
-        lanes.map(|lane| lane.held.count.min(own + 1)).sum()
+        let of_rank = self.lanes.values().filter(|lane| lane.rank == rank);
+        let of_rank: usize = of_rank.map(|lane| lane.held.count.min(own + 1)).sum();
+        let [regular, others] = self.held.map(|held| held.count);
+        of_rank
+            + match rank {
+                Rank::Regular => others.min(of_rank / TURNS_IN_A_ROW + 1),
+                Rank::Other => regular.min((of_rank + 1) * TURNS_IN_A_ROW),
+            }
     }
 
-    /// Waits behind the others of its address; none: there is no room, and it has not been kept.
+    /// Waits behind the others of its address, with whose rank it goes; none: there is no room, and it has not been kept.
     pub(super) fn push(
         &mut self,
-        origin: Origin,
+        (origin, rank): (Origin, Rank),
         bytes: u64,
         who: impl FnOnce() -> W,
     ) -> Option<Ticket> {
         let lane = self.lanes.get(&origin);
         let of_one = lane.map_or_else(Amount::default, |lane| lane.held);
-        if !self.held.fits(bytes, self.bounds.of_all) || !of_one.fits(bytes, self.bounds.of_one) {
+        let rank = lane.map_or(rank, |lane| lane.rank);
+        let held = &mut self.held[rank as usize];
+        if !held.fits(bytes, self.bounds.of_all) || !of_one.fits(bytes, self.bounds.of_one) {
             return None;
         }
         let is_first = lane.is_none();
+        held.add(bytes);
         let number = self.number();
-        self.held.add(bytes);
         let lane = self.lanes.entry(origin).or_insert_with(|| Lane {
             waiters: BTreeMap::new(),
             held: Amount::default(),
+            rank,
             place: None,
         });
         lane.held.add(bytes);
@@ -150,7 +183,7 @@ impl<W> Lanes<W> {
             return false;
         };
         lane.held.remove(gone.bytes);
-        self.held.remove(gone.bytes);
+        self.held[lane.rank as usize].remove(gone.bytes);
         self.drop_if_empty(ticket.origin);
         true
     }
@@ -162,7 +195,7 @@ impl<W> Lanes<W> {
             && lane.place.is_none()
         {
             lane.place = Some(place);
-            self.round.insert(place, origin);
+            self.rounds[lane.rank as usize].insert(place, origin);
         }
     }
 
@@ -172,7 +205,8 @@ impl<W> Lanes<W> {
         mut may: impl FnMut(Origin) -> Turn<T>,
     ) -> Option<(Origin, W, T)> {
         loop {
-            let (_, origin) = self.round.pop_first()?;
+            let rank = self.next_rank();
+            let (_, origin) = self.rounds[rank as usize].pop_first()?;
             let lane = self.lanes.get_mut(&origin)?;
             lane.place = None;
             let Turn::Over(told) = may(origin) else {
@@ -180,10 +214,24 @@ impl<W> Lanes<W> {
             };
             let (_, Waiter { who, bytes }) = lane.waiters.pop_first()?;
             lane.held.remove(bytes);
-            self.held.remove(bytes);
+            self.held[rank as usize].remove(bytes);
+            self.in_a_row = match rank {
+                Rank::Regular => self.in_a_row + 1,
+                Rank::Other => 0,
+            };
             self.ready(origin);
             self.drop_if_empty(origin);
             return Some((origin, who, told));
+        }
+    }
+
+    /// Of whom one has its turn next, if anybody has.
+    fn next_rank(&self) -> Rank {
+        let [regular, others] = &self.rounds;
+        let others_turn = self.in_a_row >= TURNS_IN_A_ROW && !others.is_empty();
+        match regular.is_empty() || others_turn {
+            true => Rank::Other,
+            false => Rank::Regular,
         }
     }
 
@@ -193,7 +241,7 @@ impl<W> Lanes<W> {
         };
         if lane.waiters.is_empty() {
             if let Some(place) = lane.place {
-                self.round.remove(&place);
+                self.rounds[lane.rank as usize].remove(&place);
             }
             self.lanes.remove(&origin);
         }

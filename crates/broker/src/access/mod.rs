@@ -27,6 +27,7 @@ mod password;
 mod presence;
 mod quotas;
 mod refusals;
+mod regulars;
 mod saving;
 mod shared;
 mod throttle;

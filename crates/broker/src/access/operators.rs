@@ -340,7 +340,7 @@ impl Operators {
         let (claim, hash) = self.0.logins.claim(user, password);
         // Not before it is admitted, as for clients.
         if self.0.remembered().has(&claim, now) {
-            throttle.finished(origin, Kind::Password, LookedAt::NoGuess, now);
+            throttle.finished(origin, Kind::Password, LookedAt::Right, now);
             return Ok(Begun::Remembered);
         }
         let proof = Proof::Password {

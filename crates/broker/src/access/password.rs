@@ -78,7 +78,7 @@ impl Logins {
         });
         let right = matched && still;
         let looked_at = if right {
-            LookedAt::NoGuess
+            LookedAt::Right
         } else {
             LookedAt::Guess
         };

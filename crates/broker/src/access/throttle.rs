@@ -1,6 +1,6 @@
 //! Failed logins by address: whoever fails again and again waits longer and longer, and nobody has more than a few passwords hashed, or
 //! a share of the tokens verified, at once. What comes beyond that waits for its turn ([`super::lanes`]), which may be refused to it: what is wrong
-//! of those before it counts for it too.
+//! of those before it counts for it too. Addresses whose last login was right ([`super::regulars`]) have turns of their own.
 //!
 //! Invariants:
 //! - of one address no more is under way than [`Kind::of_one`], of all no more than [`Kind::of_all`], whoever waits
@@ -18,7 +18,8 @@ use courser_settings::LOGIN_ADDRESSES_MAX;
 
 use super::backoff::Backoff;
 use super::drain::{Drain, ms_between};
-use super::lanes::{Amount, Bounds, Lanes, Ticket, Turn};
+use super::lanes::{Amount, Bounds, Lanes, Rank, Ticket, Turn};
+use super::regulars::Regulars;
 use crate::memory::waiting_logins_share;
 
 /// Passwords of one address that are under way at once: so many may turn out to be guesses before the address waits for the first of them.
@@ -26,14 +27,14 @@ const HASHING_MAX: u32 = 8;
 /// Of all: as much as keeps the threads at work while shards hear of what is done. Behind them nobody waits for longer than a second of one thread,
 /// and has its turn by address.
 const HASHING_OF_ALL_MAX: u32 = 32;
-/// Passwords that wait for their turn: some eight seconds of work for one thread, of which whoever waits for longer than it has time leaves.
+/// Passwords that wait for their turn, of each rank: some eight seconds of work for one thread, of which whoever waits for longer than it has time leaves.
 const HASHES_WAITING_MAX: usize = 256;
 /// Tokens of one address that are under way at once: an eighth of all, and more than a shard reads in a turn from a fleet behind one address
 /// that comes back.
 const VERIFYING_MAX: u32 = 128;
 /// Of all: 30 to 150 ms of work for one thread where each is held against one key, 1.2 s at most, and 8 MiB.
 const VERIFYING_OF_ALL_MAX: u32 = 1_024;
-/// Tokens that wait for their turn.
+/// Tokens that wait for their turn, of each rank.
 const TOKENS_WAITING_MAX: usize = 1_024;
 /// The part of those who may wait that may be of one address, one divided by this.
 const PART_OF_ONE: usize = 2;
@@ -95,7 +96,8 @@ impl Kind {
             Self::Password => HASHES_WAITING_MAX,
             Self::Token => TOKENS_WAITING_MAX,
         };
-        let bytes = waiting_logins_share(memory_max) / Self::ALL.len() as u64;
+        let parts = Self::ALL.len() * Rank::ALL.len();
+        let bytes = waiting_logins_share(memory_max) / parts as u64;
         Bounds {
             of_all: Amount { count, bytes },
             of_one: Amount {
@@ -189,7 +191,9 @@ impl Why {
 pub(crate) enum LookedAt {
     /// It was wrong.
     Guess,
-    /// It was right, or wrong in a way that tells who guesses nothing; or nothing was done.
+    /// It was right.
+    Right,
+    /// It was wrong in a way that tells who guesses nothing; or nothing was done.
     NoGuess,
 }
 
@@ -203,6 +207,7 @@ pub(crate) struct Throttle {
 struct Addresses {
     backoff: Backoff,
     known: HashMap<Origin, Known>,
+    regulars: Regulars,
     /// Before this nobody looks for room.
     look_at: Tick,
     /// By kind.
@@ -219,11 +224,16 @@ struct Work {
 
 impl Work {
     /// Whether one more that has to wait would have its turn, and be done, by then.
-    fn comes_in_time(&self, origin: Origin, until: Option<Tick>, now: Tick) -> bool {
+    fn comes_in_time(
+        &self,
+        (origin, rank): (Origin, Rank),
+        until: Option<Tick>,
+        now: Tick,
+    ) -> bool {
         let Some(until) = until else {
             return true;
         };
-        let turns = self.under_way as usize + self.waiting.ahead_of(origin) + 1;
+        let turns = self.under_way as usize + self.waiting.ahead_of(origin, rank) + 1;
         self.drain.brings(turns, ms_between(now, until), now)
     }
 }
@@ -235,9 +245,10 @@ impl fmt::Debug for Work {
 }
 
 impl Addresses {
-    /// Whether an address is remembered, or can be.
+    /// Whether an address is remembered, or can be. Regular ones always can: there are no more of them than of the others.
     fn has_room(&mut self, origin: Origin, now: Tick) -> bool {
-        if self.known.len() < ADDRESSES_MAX || self.known.contains_key(&origin) {
+        let is_known = self.known.contains_key(&origin) || self.regulars.has(origin);
+        if self.known.len() < ADDRESSES_MAX || is_known {
             return true;
         }
         if now < self.look_at {
@@ -267,6 +278,10 @@ impl Addresses {
         if it.is_kept_out(&self.backoff, now) {
             return Admission::Refused(Why::Failed);
         }
+        let rank = match self.regulars.has(origin) {
+            true => Rank::Regular,
+            false => Rank::Other,
+        };
         let work = &mut self.work[kind as usize];
         // Nobody overtakes the others of its address.
         if it.has_room(kind) && work.under_way < kind.of_all() && !work.waiting.has(origin) {
@@ -275,11 +290,11 @@ impl Addresses {
         }
         if work.waiting.is_empty() {
             work.drain.begin(now);
-        } else if !work.comes_in_time(origin, until, now) {
+        } else if !work.comes_in_time((origin, rank), until, now) {
             return Admission::Refused(Why::Full);
         }
         let bytes = (bytes as u64).saturating_add(WAITER_BYTES);
-        match work.waiting.push(origin, bytes, wake) {
+        match work.waiting.push((origin, rank), bytes, wake) {
             Some(ticket) => Admission::Queued(ticket),
             None => Admission::Refused(Why::Full),
         }
@@ -298,6 +313,11 @@ impl Addresses {
             work.drain.note(now);
         }
         work.waiting.ready(origin);
+        match looked_at {
+            LookedAt::Right => self.regulars.note(origin),
+            LookedAt::Guess => self.regulars.forget(origin),
+            LookedAt::NoGuess => {}
+        }
         let Some(it) = self.known.get_mut(&origin) else {
             return;
         };
@@ -305,10 +325,11 @@ impl Addresses {
         *under_way = under_way.saturating_sub(1);
         match looked_at {
             LookedAt::Guess => it.note_failure(&self.backoff, now),
-            LookedAt::NoGuess if it.last.number == 0 && !it.is_busy() => {
-                self.known.remove(&origin);
+            LookedAt::Right | LookedAt::NoGuess => {
+                if it.last.number == 0 && !it.is_busy() {
+                    self.known.remove(&origin);
+                }
             }
-            LookedAt::NoGuess => {}
         }
     }
 
@@ -348,6 +369,7 @@ impl Throttle {
             addresses: Mutex::new(Addresses {
                 backoff,
                 known: HashMap::new(),
+                regulars: Regulars::default(),
                 look_at: Tick(0),
                 work: Kind::ALL.map(work),
             }),
@@ -398,6 +420,12 @@ impl Throttle {
             let it = addresses.known.entry(origin).or_default();
             it.note_failure(&backoff, now);
         }
+        addresses.regulars.forget(origin);
+    }
+
+    /// A proof that nothing had to be done for was right.
+    pub(crate) fn succeeded(&self, origin: Origin) {
+        self.addresses().regulars.note(origin);
     }
 
     /// Why the address waits, if it does or could not be made to.

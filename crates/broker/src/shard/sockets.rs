@@ -158,10 +158,8 @@ impl Shard {
                 }
             },
         };
-        let goes_on = close.is_none() && connection.hold == Hold::None;
-        if goes_on && (connection.unparsed || connection.is_readable()) {
-            connection.queued = true;
-            self.sockets.push_back(id.slot);
+        if close.is_none() && connection.hold == Hold::None {
+            self.read_on(id, connection);
         }
         Served::Here(close)
     }
@@ -182,6 +180,34 @@ impl Shard {
             close = close.or_else(|| self.parse_last(id, &mut connection));
         }
         self.put_back(id, connection, close);
+    }
+
+    /// Reads once what the kernel has of a client that would be closed for its silence: what it sent while the process stood still (the machine
+    /// was suspended, a debugger held it) or was too busy to read, it sent in time.
+    fn read_in_time(&mut self, id: FrontId) {
+        let Some(mut connection) = self.fronts.take(id) else {
+            return;
+        };
+        let may_read = connection.life == Life::Open
+            && !connection.unparsed
+            && self.hold(&mut connection) == Hold::None;
+        let received = may_read.then(|| connection.receive_at_once(&self.pool));
+        let close = received.flatten().and_then(|(buffer, count)| {
+            self.hub.counters.bytes_received += count as u64;
+            self.parse(id, &mut connection, buffer)
+        });
+        if close.is_none() && connection.hold == Hold::None {
+            self.read_on(id, &mut connection);
+        }
+        self.put_back(id, connection, close);
+    }
+
+    /// Has it looked at again if there is more to read or to parse.
+    fn read_on(&mut self, id: FrontId, connection: &mut Connection) {
+        if !connection.queued && (connection.unparsed || connection.is_readable()) {
+            connection.queued = true;
+            self.sockets.push_back(id.slot);
+        }
     }
 
     /// Handles what was received and is left: a turn's budget ended, or it waited for the attachment or for a SUBACK. Each pass takes a packet at least.
@@ -444,6 +470,9 @@ impl Shard {
             .poll_timeout()
             .is_some_and(|deadline| deadline <= now.tick);
         if due && connection.takes_events() {
+            if connection.front.has_been_silent(now.tick) {
+                self.read_in_time(id);
+            }
             self.with_front(id, |front, now, fx| front.handle_timeout(now, fx));
         } else {
             self.arm(id);

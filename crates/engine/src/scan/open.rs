@@ -5,10 +5,10 @@ use std::{
     hash::BuildHasher,
 };
 
-use courser_contract::{PartitionId, SessionUid};
+use courser_contract::{IndexToken, PartitionId, RecordView, SessionUid};
 use hashbrown::HashMap;
 
-use self::overtaken::Overtaken;
+use self::overtaken::{Last, Overtaken};
 use crate::state::weight::of_next;
 
 mod overtaken;
@@ -21,8 +21,8 @@ pub(crate) struct OpenScan {
     pub(crate) filter: Box<str>,
     /// How many live messages with RETAIN had been noted when it was asked for.
     since: u64,
-    /// Its fence has passed.
-    pub(crate) begun: bool,
+    /// Its fence has passed, as the how manieth.
+    begun: Option<u64>,
     /// The question that a partition has been asked and has not answered.
     asked: Option<u64>,
     /// One is set aside: the scan stays open until a later leader asks it again.
@@ -40,7 +40,7 @@ impl OpenScan {
         Self {
             filter,
             since,
-            begun: false,
+            begun: None,
             asked: None,
             withheld: false,
             has_found: false,
@@ -51,10 +51,12 @@ impl OpenScan {
 
     /// Nobody is asked or has to be.
     pub(crate) const fn is_done(&self) -> bool {
-        self.begun && self.asked.is_none() && !self.withheld && self.waiting.is_empty()
+        self.begun.is_some() && self.asked.is_none() && !self.withheld && self.waiting.is_empty()
     }
 }
 
+/// Longer messages are not compared with what is found, so that a live one costs a turn next to nothing.
+const COMPARED_BYTES_MAX: usize = 64 << 10;
 /// Found messages of QoS 0 that are sent before the front is asked whether its client takes them, in bytes: an output has room for more.
 const UNASKED_BYTES: u64 = 32 << 10;
 /// Most sessions without a connection whose questions are under way at once: nobody waits for the answers, and after a start there may be as many
@@ -68,6 +70,36 @@ pub(crate) enum Asker {
     Present,
     /// One without: it is asked whether there is anything.
     Absent,
+}
+
+/// What a live message says of a find for its topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// There was none.
+    Wanted,
+    /// The live one was newer, or is the same.
+    Overtaken,
+    /// One may be newer than the other, whichever that is.
+    Unclear,
+}
+
+/// How far it is settled which live messages are newer than what is found.
+///
+/// Beside a live message of before the fence of a scan, or shortly behind it, the find may be the newer one: a shard that had the filter, or the
+/// session's own partition, gave the live one, and another shard matched the later one without it. The keeper alone knows their order. So two
+/// fences more pass one after the other: whatever comes behind the first was matched once the keeper had all that was matched without the filter;
+/// whatever came before it is at the keeper when the second one has passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Order {
+    /// Nothing was unclear.
+    #[default]
+    Open,
+    /// A fence is under way for all scans up to this one; behind the first one it is noted what had come.
+    Fenced {
+        token: IndexToken,
+        begun: u64,
+        live: Option<u64>,
+    },
 }
 
 /// What the scans of one session have in common.
@@ -85,6 +117,10 @@ struct OfSession {
     /// Messages of its stream that it has taken since a scan asked last.
     taken: u32,
     overtaken: Overtaken,
+    order: Order,
+    /// For scans up to the one with this place among those that have begun: what was noted behind this number is newer than what they
+    /// find, and what was before it is not.
+    clear: Option<(u64, u64)>,
 }
 
 /// See the module. A session may have thousands, for as many filters: what happens to one of them looks at no others.
@@ -98,6 +134,8 @@ pub(crate) struct OpenScans {
     line: BTreeSet<SessionUid>,
     /// Live messages with RETAIN that were noted.
     live: u64,
+    /// Scans whose fence has passed.
+    begun: u64,
     topics: Hasher,
 }
 
@@ -137,14 +175,35 @@ impl OpenScans {
         self.scans.get_mut(&(uid, number))
     }
 
-    /// A live message with RETAIN goes to those of some sessions that have scans: what these still find for its topic is older (M34). A look-up
-    /// for each session, however many scans there are.
-    pub(crate) fn note_live(&mut self, topic: &str, sessions: impl Iterator<Item = SessionUid>) {
+    /// The fence of a scan has passed: it may ask these, the next one last.
+    pub(crate) fn begin(&mut self, uid: SessionUid, number: u64, waiting: Vec<PartitionId>) {
+        self.begun += 1;
+        let begun = self.begun;
+        if let Some(open) = self.get_mut(uid, number) {
+            open.waiting = waiting;
+            open.begun = Some(begun);
+        }
+    }
+
+    /// A live message with RETAIN goes to those of some sessions that have scans: what these still find for its topic is older, or the order of the
+    /// two has to be made clear (M34). A look-up for each session, however many scans there are.
+    pub(crate) fn note_live(
+        &mut self,
+        view: &RecordView<'_>,
+        sessions: impl Iterator<Item = SessionUid>,
+    ) {
         self.live += 1;
-        let topic = self.topics.hash_one(topic);
+        let mut noted = None;
         for uid in sessions {
             if let Some(of) = self.sessions.get_mut(&uid) {
-                of.overtaken.note(topic, self.live);
+                let (topic, last) = *noted.get_or_insert_with(|| {
+                    let last = Last {
+                        number: self.live,
+                        says: says(&self.topics, view),
+                    };
+                    (self.topics.hash_one(view.topic), last)
+                });
+                of.overtaken.note(topic, last);
             }
         }
     }
@@ -155,15 +214,59 @@ impl OpenScans {
         of.is_some_and(|of| !of.overtaken.is_empty())
     }
 
-    /// Whether it got one for a topic since one of its scans was asked for.
-    pub(crate) fn is_overtaken(&self, uid: SessionUid, number: u64, topic: &str) -> bool {
-        match (self.scans.get(&(uid, number)), self.sessions.get(&uid)) {
-            (Some(open), Some(of)) => {
-                let topic = self.topics.hash_one(topic);
-                of.overtaken.has_since(topic, open.since)
-            }
-            (_, _) => false,
+    /// What is known of a find beside the last live message for its topic since its scan was asked for.
+    pub(crate) fn finding(&self, uid: SessionUid, number: u64, view: &RecordView<'_>) -> Finding {
+        let (Some(open), Some(of)) = (self.scans.get(&(uid, number)), self.sessions.get(&uid))
+        else {
+            return Finding::Wanted;
+        };
+        let topic = self.topics.hash_one(view.topic);
+        let Some(last) = of.overtaken.since(topic, open.since) else {
+            return Finding::Wanted;
+        };
+        if last.says.is_some() && last.says == says(&self.topics, view) {
+            return Finding::Overtaken;
         }
+        let clear = of.clear.filter(|(up_to, _)| open.begun <= Some(*up_to));
+        match clear {
+            None => Finding::Unclear,
+            Some((_, since)) if last.number > since => Finding::Overtaken,
+            Some(_) => Finding::Wanted,
+        }
+    }
+
+    /// Something that a session's scans have found is unclear: until [`Self::order_fence_passed`] has said that it is clear they ask nothing.
+    pub(crate) fn clear_up(&mut self, uid: SessionUid, token: IndexToken) {
+        let begun = self.begun;
+        if let Some(of) = self.sessions.get_mut(&uid) {
+            let live = None;
+            of.order = Order::Fenced { token, begun, live };
+        }
+    }
+
+    /// A fence of [`Self::clear_up`] has passed: the token of another one, `next`, if that is needed. None: it is clear, or nobody waits for this one any
+    /// more.
+    pub(crate) fn order_fence_passed(
+        &mut self,
+        uid: SessionUid,
+        passed: IndexToken,
+        next: IndexToken,
+    ) -> Option<IndexToken> {
+        let of = self.sessions.get_mut(&uid)?;
+        let Order::Fenced { token, begun, live } = of.order else {
+            return None;
+        };
+        if token != passed {
+            return None;
+        }
+        if let Some(live) = live {
+            of.order = Order::Open;
+            of.clear = Some((begun, live));
+            return None;
+        }
+        let (token, live) = (next, Some(self.live));
+        of.order = Order::Fenced { token, begun, live };
+        Some(token)
     }
 
     /// So many bytes of QoS 0 were sent. Whether the front is to be asked: until it has answered no scan of the session asks for more.
@@ -215,7 +318,8 @@ impl OpenScans {
         question: u64,
     ) -> Option<(u64, PartitionId)> {
         let of = self.sessions.get_mut(&uid)?;
-        if of.asking.is_some() || of.waits_for_front && asker == Asker::Present {
+        let waits = of.waits_for_front && asker == Asker::Present;
+        if of.asking.is_some() || of.order != Order::Open || waits {
             return None;
         }
         let may_ask = |open: &OpenScan| match asker {
@@ -299,6 +403,13 @@ impl OpenScans {
             }
         }
     }
+}
+
+/// A hash of what a message says, if it is not too long for that.
+fn says(hasher: &Hasher, view: &RecordView<'_>) -> Option<u64> {
+    let bytes = view.payload.len() + view.properties.len();
+    let is_short = bytes <= COMPARED_BYTES_MAX;
+    is_short.then(|| hasher.hash_one((view.payload, view.properties)))
 }
 
 #[cfg(test)]

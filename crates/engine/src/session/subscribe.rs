@@ -355,6 +355,7 @@ impl Partition {
         match self.lead.index.fences.remove(&token) {
             None => {}
             Some(Fenced::Scans { session, scans }) => self.begin_scans(session, &scans, fx),
+            Some(Fenced::Order { session, token }) => self.order_fence_passed(session, token, fx),
             Some(Fenced::Cut) => self.cut_made(fx),
             Some(Fenced::Attach(client_id)) => {
                 if let Some(client) = self.lead.registry.clients.get_mut(&client_id) {

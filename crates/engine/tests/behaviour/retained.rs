@@ -293,6 +293,46 @@ fn a_message_that_l1_did_not_bring_is_found_m34() {
     }
 }
 
+/// Found by the simulator: the session's own partition, or a shard that has the filter already, gives it a live message; a later one for the same
+/// topic was matched where nobody had heard of the filter, and comes to its keeper alone. The later one is owed.
+#[test]
+fn m34_a_find_that_is_newer_than_what_came_live_is_not_dropped() {
+    for (wait, first) in [(false, "old"), (true, "old"), (true, "")] {
+        let mut world = World::new();
+        world.retain("other/t", first, QoS::AtLeastOnce);
+        world.settle();
+        let a = client(&mut world, "a");
+        world.commits = Commits::Held;
+        let (home, message) = world.clients[a].subscribe(vec![to("other/t", QoS::AtLeastOnce)]);
+        world.send_home(home, message);
+        world.commit_one(DURABLE);
+        let mut append = |id, payload, keep_retained, deliver| {
+            let append = Append {
+                key: AppendKey::Unanswered,
+                publish: &Publish {
+                    retain: true,
+                    ..crate::world::message("other/t", payload, QoS::AtLeastOnce)
+                },
+                keep_retained,
+                deliver,
+                cut: courser_contract::Cut(0),
+            };
+            world.call(id, |it, now, fx| it.handle_append(now, &append, fx));
+        };
+        append(DURABLE, "first", false, true);
+        append(OTHER, "first", true, false);
+        append(OTHER, "last", true, false);
+        if wait {
+            world.commit_one(OTHER);
+        }
+        world.settle();
+        assert_eq!(world.got(a), ["first", "last"]);
+        let again = to("other/t", QoS::AtLeastOnce);
+        world.subscribe(a, again);
+        assert_eq!(world.got(a), ["last"], "it is asked for anew");
+    }
+}
+
 #[test]
 fn a_scan_goes_on_with_a_window_of_one_m34() {
     let mut world = World::new();
@@ -309,6 +349,33 @@ fn a_scan_goes_on_with_a_window_of_one_m34() {
     world.subscribe(a, to("t/#", QoS::AtLeastOnce));
     let expected: Vec<_> = (0..20).map(|n| n.to_string()).collect();
     assert_eq!(world.got(a), expected);
+}
+
+/// The entry that says what was taken waits for company; the next question does not wait for it.
+#[test]
+fn a_scan_goes_on_at_once_when_a_small_window_is_empty_m34() {
+    let mut world = World::new();
+    world.commits = Commits::AtOnce;
+    for n in 0..20 {
+        world.retain(&format!("t/{n:02}"), &n.to_string(), QoS::AtLeastOnce);
+    }
+    world.settle();
+    let a = world.client("a");
+    let options = Options {
+        receive_maximum: 2,
+        ..Options::durable()
+    };
+    world.attach(a, options);
+    world.clients[a].acks = Acks::Held;
+    world.subscribe(a, to("t/#", QoS::AtLeastOnce));
+    for n in (0..20).step_by(2) {
+        let expected = [n, n + 1].map(|n: u32| n.to_string());
+        assert_eq!(world.got(a), expected, "no time has passed");
+        for (home, taken) in world.clients[a].ack(2) {
+            world.send_home(home, taken);
+        }
+        (0..8).for_each(|_| world.turn());
+    }
 }
 
 /// Live messages of the same filter come as fast as the reader takes any, and more wait than its window holds: what is retained comes all the same.

@@ -57,7 +57,7 @@ impl Front {
     fn handle_attached_timeout(&mut self, now: Now, fx: &mut impl FrontEffects) {
         self.return_held(now, fx);
         self.shrink();
-        if self.keep_alive_deadline().is_some_and(|at| at <= now.tick) {
+        if self.has_been_silent(now.tick) {
             // What the client has sent meanwhile may lie behind what waits.
             if self.waits() {
                 self.heard = now.tick;
@@ -68,6 +68,14 @@ impl Front {
         }
         self.handle_request_timeout(now, fx);
         self.handle_publish_timeout(now, fx);
+    }
+
+    /// Whether nothing has come for one and a half times the keep-alive: whoever reads for it should look once more before [`Self::handle_timeout`]
+    /// closes it, since what came while the process stood still came in time.
+    #[must_use]
+    pub fn has_been_silent(&self, now: Tick) -> bool {
+        let is_attached = matches!(self.phase, Phase::Attached);
+        is_attached && self.keep_alive_deadline().is_some_and(|at| at <= now)
     }
 
     fn waits(&self) -> bool {

@@ -101,6 +101,7 @@ impl ScramExchange {
                     it.state == UserState::Enabled && Some(it.since) == self.since
                 });
                 if still {
+                    logins.throttle.succeeded(self.origin);
                     self.accounts
                         .grant(self.front, user.into(), signature.into_bytes())
                 } else {

@@ -55,7 +55,7 @@ impl Accounts {
         origin: Origin,
         (grant, name): (Result<Grant, TokenError>, Option<UserName>),
     ) -> AuthStep {
-        let looked_at = grant.as_ref().err().map_or(LookedAt::NoGuess, guessed);
+        let looked_at = grant.as_ref().err().map_or(LookedAt::Right, guessed);
         let throttle = &self.logins.throttle;
         throttle.finished(origin, Kind::Token, looked_at, self.now.get());
         if looked_at == LookedAt::Guess {

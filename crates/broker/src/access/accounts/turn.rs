@@ -168,7 +168,7 @@ impl Accounts {
                 // Not before it is admitted: who has to wait would learn by it which of many passwords is right.
                 if self.inner.borrow().remembered.has(&claim, now) {
                     let throttle = &self.logins.throttle;
-                    throttle.finished(origin, kind, LookedAt::NoGuess, now);
+                    throttle.finished(origin, kind, LookedAt::Right, now);
                     return self.grant(front, claim.user.into(), Vec::new());
                 }
                 Proof::Password {

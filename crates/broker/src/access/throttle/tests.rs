@@ -307,7 +307,7 @@ fn i9_what_waits_is_bounded_by_memory_too() {
     };
     assert_eq!(count(ONE, 100), HASHES_WAITING_MAX / PART_OF_ONE);
     let large = count(OTHER, 16 << 10);
-    assert!((1..12).contains(&large), "{large} of 16 KiB in 192 KiB");
+    assert!((1..12).contains(&large), "{large} of 16 KiB in 96 KiB");
 }
 
 #[test]
@@ -340,6 +340,7 @@ fn s3_one_address_has_only_a_share_of_the_tokens() {
 #[test]
 fn what_is_remembered_is_bounded_and_forgotten() {
     let throttle = made();
+    throttle.succeeded(OTHER);
     let fail = |number: u32, at| throttle.failed(Origin::V4(number.to_be_bytes()), at);
     for number in 0..70_000 {
         fail(number, Tick(0));
@@ -365,6 +366,9 @@ fn what_is_remembered_is_bounded_and_forgotten() {
         Admission::Refused(Why::Crowded),
         "it fails closed"
     );
+    let regular = throttle.admit(OTHER, Kind::Password, now);
+    assert_eq!(regular, Admission::Go, "it is no stranger");
+    throttle.finished(OTHER, Kind::Password, LookedAt::NoGuess, now);
     let later = now.after_ms(2 * FIRST_MS);
     assert_eq!(throttle.waits(ONE, later), None);
     assert_eq!(throttle.admit(ONE, Kind::Password, later), Admission::Go);
@@ -484,4 +488,29 @@ fn a_wait_that_was_kept_is_cut_short_only_by_settings_that_make_waits_shorter() 
     throttle.finished(ONE, Kind::Password, LookedAt::NoGuess, now);
     throttle.set_backoff(forgetful(2_000));
     assert!(!waits(3_200));
+}
+
+/// Guesses come from as many addresses as anybody likes: who could not be told from them waits, and who logged in before does not.
+#[test]
+fn i10_guesses_from_many_addresses_keep_no_regular_one_out() {
+    let (throttle, told, now) = (made(), Told::default(), Tick(0));
+    let stranger = |number: u32| Origin::V4((0x0a00_0000 + number).to_be_bytes());
+    throttle.admit(ONE, Kind::Password, now);
+    throttle.finished(ONE, Kind::Password, LookedAt::Right, now);
+    throttle.admit(OTHER, Kind::Password, now);
+    throttle.finished(OTHER, Kind::Password, LookedAt::Right, now);
+    throttle.failed(OTHER, now);
+    let came: Vec<_> = (0..400)
+        .map(|number| told.come(&throttle, stranger(number), number, now))
+        .collect();
+    assert_eq!(came.last(), Some(&Admission::Refused(Why::Full)));
+    assert_eq!(
+        told.come(&throttle, OTHER, 1_001, now),
+        Admission::Refused(Why::Full),
+        "its last login was wrong"
+    );
+    let regular = told.come(&throttle, ONE, 1_000, now);
+    assert!(matches!(regular, Admission::Queued(_)));
+    throttle.finished(stranger(0), Kind::Password, LookedAt::Guess, now);
+    assert_eq!(told.take(), [(1_000, Ok(()))]);
 }

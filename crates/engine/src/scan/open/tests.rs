@@ -93,3 +93,74 @@ fn what_has_found_something_asks_again_with_a_front_only_m34() {
         "it was there in between"
     );
 }
+
+fn says(payload: &[u8]) -> RecordView<'_> {
+    RecordView {
+        topic: "t",
+        properties: &[],
+        payload,
+        qos: courser_contract::QoS::AtLeastOnce,
+        retain: true,
+        expires_at: None,
+        publisher: None,
+        author: None,
+    }
+}
+
+/// A session with a scan that has asked, and got a live message before the answer.
+fn unclear() -> (OpenScans, SessionUid) {
+    let mut scans = OpenScans::default();
+    let uid = SessionUid(1);
+    scans.open(uid, 1, "t".into());
+    scans.begin(uid, 1, vec![PARTITION]);
+    assert!(scans.ask(uid, Asker::Present, 1).is_some());
+    scans.note_live(&says(b"live"), [uid].into_iter());
+    (scans, uid)
+}
+
+#[test]
+fn m34_a_find_beside_a_live_message_is_unclear_unless_it_is_the_same() {
+    let (scans, uid) = unclear();
+    assert_eq!(scans.finding(uid, 1, &says(b"live")), Finding::Overtaken);
+    assert_eq!(scans.finding(uid, 1, &says(b"found")), Finding::Unclear);
+    let other = RecordView {
+        topic: "u",
+        ..says(b"found")
+    };
+    assert_eq!(scans.finding(uid, 1, &other), Finding::Wanted);
+    // One with properties of its own is another one.
+    let other = RecordView {
+        properties: b"p",
+        ..says(b"live")
+    };
+    assert_eq!(scans.finding(uid, 1, &other), Finding::Unclear);
+    let long = vec![0; COMPARED_BYTES_MAX + 1];
+    let mut scans = scans;
+    scans.note_live(&says(&long), [uid].into_iter());
+    assert_eq!(scans.finding(uid, 1, &says(&long)), Finding::Unclear);
+}
+
+#[test]
+fn m34_between_two_fences_it_becomes_clear_what_is_newer() {
+    let (mut scans, uid) = unclear();
+    let found = says(b"found");
+    assert!(scans.answered(uid, 1, 1).is_some());
+    wait(&mut scans, uid, 1);
+    let [first, second, stale] = [7, 8, 9].map(IndexToken);
+    scans.clear_up(uid, first);
+    assert_eq!(scans.ask(uid, Asker::Present, 2), None, "not before");
+    scans.note_live(&says(b"between"), [uid].into_iter());
+    assert_eq!(scans.order_fence_passed(uid, stale, second), None);
+    assert_eq!(scans.order_fence_passed(uid, first, second), Some(second));
+    // A scan that begins meanwhile has nothing of this.
+    scans.open(uid, 2, "t".into());
+    scans.begin(uid, 2, vec![PARTITION]);
+    assert_eq!(scans.ask(uid, Asker::Present, 3), None, "not before");
+    assert_eq!(scans.order_fence_passed(uid, second, stale), None);
+    assert_eq!(scans.ask(uid, Asker::Present, 4), Some((1, PARTITION)));
+    assert_eq!(scans.finding(uid, 1, &found), Finding::Wanted);
+    assert_eq!(scans.finding(uid, 1, &says(b"between")), Finding::Overtaken);
+    scans.note_live(&says(b"behind"), [uid].into_iter());
+    assert_eq!(scans.finding(uid, 1, &found), Finding::Overtaken);
+    assert_eq!(scans.finding(uid, 2, &found), Finding::Unclear);
+}
