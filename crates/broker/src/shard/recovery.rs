@@ -206,7 +206,7 @@ impl Shard {
                 restored
             }
             MadeFor::Aside(fault, _) if made.id == Places::METADATA => {
-                self.hub.disk_state().fail(without_metadata(&fault));
+                self.hub.disk_state().fail(without_metadata(&fault, &[]));
                 return None;
             }
             fate => {

@@ -15,9 +15,9 @@ use courser_engine::{
     CheckpointNeeds, Partition, PartitionConfig, later_checkpoint, later_version,
 };
 use courser_log::{
-    CheckpointAt, CheckpointError, CheckpointReader, CheckpointStore, Cleaner, Disk, EntryReader,
-    HardState, LiveEntries, Log, LogConfig, Manifest, Manifests, ReadSoFar, Recovered,
-    RecoveredPartition, StartId, WriteError,
+    CheckpointAt, CheckpointError, CheckpointReader, CheckpointStore, Cleaner, Damage, DamageKind,
+    Disk, EntryReader, HardState, LiveEntries, Log, LogConfig, Manifest, Manifests, ReadSoFar,
+    Recovered, RecoveredPartition, StartId, WriteError,
 };
 
 use super::disk::{Counter, DiskFailure, DiskState};
@@ -216,11 +216,12 @@ fn hand_out<D: Disk>(
 ) -> Result<(), DiskFailure> {
     let mut by_shard: Vec<RecoveredShard<D>> = doors.iter().map(|_| Vec::new()).collect();
     let places = stored.places;
-    let is_whole = recovered.report.damages.is_empty();
+    let damages = recovered.report.damages.clone();
+    let is_whole = damages.is_empty();
     for id in places.kept() {
         let mut found = stored.partition(id, &mut recovered)?;
         found.may_stay = is_whole && found.found.missing_live.is_empty();
-        refuse_without_metadata(&found)?;
+        refuse_without_metadata(&found, &damages)?;
         by_shard[usize::from(places.shard_of(id).0)].push(found);
     }
     for (door, found) in doors.iter().zip(by_shard) {
@@ -249,19 +250,48 @@ fn refuse_later(id: PartitionId, found: &RecoveredPartition) -> Result<(), DiskF
 }
 
 /// Without users and rights nobody can be let in: damage of partition 0 stops the start, until it is accepted.
-fn refuse_without_metadata<D: Disk>(found: &Found<D>) -> Result<(), DiskFailure> {
+fn refuse_without_metadata<D: Disk>(
+    found: &Found<D>,
+    damages: &[Damage],
+) -> Result<(), DiskFailure> {
     match &found.fate {
-        Fate::Aside { fault, .. } if found.id == Places::METADATA => Err(without_metadata(fault)),
+        Fate::Aside { fault, .. } if found.id == Places::METADATA => {
+            Err(without_metadata(fault, damages))
+        }
         Fate::Aside { .. } | Fate::Serves(_) | Fate::Empty => Ok(()),
     }
 }
 
 /// What partition 0 held is not known for this damage, nor whether it held anything.
-pub(crate) fn without_metadata(fault: &Fault) -> DiskFailure {
+pub(crate) fn without_metadata(fault: &Fault, damages: &[Damage]) -> DiskFailure {
+    let place = match fault {
+        Fault::Entries(lost) => lost.at,
+        Fault::Checkpoint { .. } | Fault::Apply(_) => None,
+    };
+    let damage = damages.iter().find(|damage| Some(damage.place) == place);
+    let damage = damage.map(in_file).unwrap_or_default();
     DiskFailure::Refused(format!(
-        "partition 0 (users, roles and limits, if there were any): {fault}. Put the folder back from a backup, or see: courser repair \
-         DATA"
+        "partition 0 (users, roles and limits, if there were any): {fault}. {damage}Put the folder back from a backup, or see: courser \
+         repair DATA"
     ))
+}
+
+/// A damage by its file, for who has to look at it.
+fn in_file(damage: &Damage) -> String {
+    let file = damage.place.segment.file_name();
+    let advice = match damage.kind {
+        // Of a file that was made here nobody knows what it held; that it was is for the operator to know.
+        DamageKind::ShortFile if damage.place.offset == 0 => {
+            " If somebody has put a file of this name there, move it away and start again: nothing is lost then. If it was a segment, what it \
+             held is lost."
+        }
+        DamageKind::ShortFile
+        | DamageKind::Rot { .. }
+        | DamageKind::Replaced
+        | DamageKind::SegmentHeader
+        | DamageKind::Malformed => "",
+    };
+    format!("DATA/log/{file}: {damage}.{advice} ")
 }
 
 /// All that was found of the partitions of a folder, each with its fate.

@@ -327,6 +327,50 @@ fn i12_without_the_checkpoint_of_partition_0_nothing_is_served_before_that_is_ac
     assert_eq!(state, NodeState::default());
 }
 
+/// Neither the file nor what is wrong with it was named: where somebody had put it there, there was nothing to begin with but to accept the loss.
+#[test]
+fn m44_a_start_refused_because_of_partition_0_names_the_file_and_its_damage() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let folder = folder.path();
+    run(folder, |broker| absent(broker, "a"));
+    let files = fs::read_dir(folder.join("log")).expect("there is a log");
+    let paths = files.map(|file| file.expect("it can be listed").path());
+    let mut paths: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|it| it == "seg"))
+        .collect();
+    paths.sort();
+    let [first, ready, others @ ..] = &paths[..] else {
+        panic!("one was written to and some are ready: {paths:?}");
+    };
+    let named = |path: &Path| {
+        let name = path.file_name().expect("it has a name");
+        format!("DATA/log/{}: ", name.display())
+    };
+    // One that was written to.
+    let bytes = fs::read(first).expect("it can be read");
+    fs::write(first, []).expect("it can be emptied");
+    let refused = refusal(folder);
+    assert!(refused.contains("partition 0 (users,"), "{refused}");
+    assert!(refused.contains(&named(first)), "{refused}");
+    assert!(refused.contains("the file was cut short"), "{refused}");
+    assert!(!refused.contains("move it away"), "{refused}");
+    // One of which nothing says that it was.
+    fs::write(first, bytes).expect("there is room");
+    fs::write(ready, []).expect("it can be emptied");
+    for other in others {
+        fs::remove_file(other).expect("it can be removed");
+    }
+    let refused = refusal(folder);
+    assert!(refused.contains("partition 0 (users,"), "{refused}");
+    assert!(refused.contains(&named(ready)), "{refused}");
+    assert!(
+        refused.contains("move it away and start again"),
+        "{refused}"
+    );
+    fs::remove_file(ready).expect("it can be removed");
+    run(folder, |broker| assert!(keep(broker, "a").1));
+}
+
 #[test]
 fn m39_filters_of_a_partition_that_is_set_aside_can_be_released() {
     let folder = tempfile::tempdir().expect("a folder for a test");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::{
     ReadSoFar,
     bad::Way,
-    ends::{headers, sealed_tails},
+    ends::{headers, never_used, sealed_tails},
     picture::Picture,
     report::{DamageKind, RecoveryReport},
     survey::{Found, Survey},
@@ -119,6 +119,7 @@ pub(super) fn scan<F: DiskFile>(
         survey.next_segment = place.segment.next();
     }
     sealed_tails(&mut picture, &survey, &mut report);
+    never_used(&picture, &mut survey);
     headers(&mut picture, &survey, &mut report);
     Ok(Scanned {
         survey,

@@ -9,15 +9,18 @@ use super::{
     chain::{BLOCK, Chain},
     picture::Picture,
     report::{Damage, DamageKind, RecoveryReport},
-    survey::Survey,
+    survey::{Found, Survey},
 };
 use crate::{
     disk::DiskFile,
     format::{BATCH_HEADER_BYTES, BatchHeader, Kind},
     ids::{BatchNumber, Place, SegmentNumber},
     record::SegmentEnd,
-    scan::{Check, Frames, RawFrame},
+    scan::{Check, Frames, RawFrame, Window},
 };
+
+/// Bytes of one read of a file that may hold nothing.
+const ZEROS_BYTES: u64 = 1 << 20;
 
 /// How far a segment is looked through for what it says of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +191,41 @@ pub(super) fn sealed_tails<F: DiskFile>(
         picture.doubt(place, u64::MAX);
         picture.lose(*number, *end);
     }
+}
+
+/// Takes files out that hold nothing and never did. Segments are used in the order of their numbers: behind one that is ready and was never written to none
+/// was. Without such a one an empty file may be what is left of the end of the log.
+pub(super) fn never_used<F: DiskFile>(picture: &Picture, survey: &mut Survey<F>) {
+    let newest = picture.segments.keys().next_back().copied();
+    let is_ready = |(number, found): &(&SegmentNumber, &Found<F>)| {
+        found.has_header && !found.is_short && newest.is_none_or(|newest| newest < **number)
+    };
+    let Some((first, _)) = survey.files.iter().find(is_ready) else {
+        return;
+    };
+    let behind = survey.files.range_mut(first.next()..);
+    let empty: Vec<SegmentNumber> = behind
+        .filter(|(_, found)| !found.has_header && found.unseen.is_none())
+        .filter_map(|(number, found)| is_zeros(&mut found.window).then_some(*number))
+        .collect();
+    for number in empty {
+        survey.files.remove(&number);
+        survey.unfinished.push(number.file_name());
+        survey.leftovers.empty += 1;
+    }
+}
+
+/// Whether a file has nothing but zeros, or no bytes at all.
+fn is_zeros<F: DiskFile>(window: &mut Window<F>) -> bool {
+    let mut at = 0;
+    while at < window.len() {
+        let len = (window.len() - at).min(ZEROS_BYTES);
+        match window.bytes(at, len) {
+            Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => at += len,
+            Ok(_) | Err(_) => return false,
+        }
+    }
+    true
 }
 
 /// Files whose header is gone. Names are given to files that have one, so each of them had.

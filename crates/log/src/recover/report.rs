@@ -49,6 +49,8 @@ pub struct Leftovers {
     pub unfinished: u64,
     /// Segments that were being recycled and are used again.
     pub half_recycled: u64,
+    /// Files with the name of a segment and without a byte, or with nothing but zeros, behind the last one that may have been written to: removed.
+    pub empty: u64,
     /// Files with other names, left alone.
     pub strangers: u64,
 }
@@ -127,6 +129,13 @@ impl fmt::Display for RecoveryReport {
         }
         if self.void > 0 {
             write!(f, "; {} entries that others have replaced", self.void)?;
+        }
+        if self.leftovers.empty > 0 {
+            write!(
+                f,
+                "; {} empty files that were never written to removed",
+                self.leftovers.empty
+            )?;
         }
         for damage in &self.damages {
             write!(f, "; DAMAGE {damage}")?;

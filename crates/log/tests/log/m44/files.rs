@@ -1,9 +1,11 @@
 //! Files that are not what they were made, or not this log's.
 
+use std::io::IoSlice;
+
 use courser_contract::PartitionId;
 use courser_log::{
-    DamageKind, Disk as _, Log, Manifests, OpenError, PartitionDamage, SegmentNumber,
-    testing::MemDisk,
+    DamageKind, Disk as _, DiskFile as _, Log, Manifests, OpenError, PartitionDamage,
+    SegmentNumber, testing::MemDisk,
 };
 
 use super::recorded::{Recorded, damage, entries, open_with};
@@ -82,6 +84,77 @@ fn a_file_without_a_header_that_is_alone_is_short_when_no_segment_is_so_small() 
     recorded.disk.truncate(&name, 0);
     let recovered = recorded.restart(2);
     assert_eq!(recovered.report.damages[0].kind, DamageKind::ShortFile);
+}
+
+/// Makes a file of a segment with so many zeros, durably. Gives its name.
+fn put_empty(disk: &MemDisk, number: u64, len: u64) -> String {
+    let name = SegmentNumber(number).file_name();
+    let file = disk.create(&name).expect("created");
+    file.write_at(&[IoSlice::new(&vec![0; len as usize])], 0)
+        .expect("written");
+    file.sync().expect("synced");
+    disk.sync_dir().expect("synced");
+    name
+}
+
+/// The start was refused, and named no file: all of every partition was in doubt.
+#[test]
+fn m44_an_empty_file_behind_a_segment_that_was_never_written_to_is_as_not_there() {
+    for len in [0, 4_096, SEGMENT] {
+        let mut recorded = Recorded::new();
+        recorded.write_synced(&[1]);
+        while let Some(job) = recorded.log.prepare() {
+            recorded.log.prepared(job.run()).expect("synced");
+        }
+        let stranger = put_empty(&recorded.disk, 99, len);
+        let mut again = Recorded::on(recorded.disk.kill(), 2);
+        assert!(!again.disk.names().contains(&stranger), "{len}");
+        again.write_synced(&[1]);
+        let recovered = again.restart(3);
+        assert_eq!(recovered.report.damages, []);
+        assert_eq!((entries(&recovered, 1), damage(&recovered, 1)), (2, None));
+    }
+}
+
+#[test]
+fn m44_an_empty_file_that_is_called_so_is_counted() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    while let Some(job) = recorded.log.prepare() {
+        recorded.log.prepared(job.run()).expect("synced");
+    }
+    put_empty(&recorded.disk, 99, 0);
+    let recovered = recorded.restart(2);
+    assert_eq!(recovered.report.leftovers.empty, 1);
+    assert!(recovered.report.to_string().contains("1 empty file"));
+}
+
+/// It may be what is left of the end of the log.
+#[test]
+fn m44_an_empty_file_behind_segments_that_were_all_written_to_is_damage() {
+    let mut recorded = Recorded::new();
+    let place = recorded.write_synced(&[1]);
+    assert_eq!(recorded.disk.names().len(), 1, "none is ready");
+    put_empty(&recorded.disk, place.place.segment.0 + 1, 0);
+    let recovered = recorded.restart(2);
+    assert_eq!(recovered.report.damages[0].kind, DamageKind::ShortFile);
+    assert_eq!(recovered.report.leftovers.empty, 0);
+    assert!(damage(&recovered, 1).is_some());
+}
+
+/// The same where what is empty is a segment that was written to, whatever stands ready behind it.
+#[test]
+fn m44_an_empty_file_before_segments_that_are_ready_is_damage() {
+    let mut recorded = Recorded::new();
+    let place = recorded.write_synced(&[1]);
+    while let Some(job) = recorded.log.prepare() {
+        recorded.log.prepared(job.run()).expect("synced");
+    }
+    let name = place.place.segment.file_name();
+    recorded.disk.truncate(&name, 0);
+    let recovered = recorded.restart(2);
+    assert_eq!(recovered.report.damages[0].kind, DamageKind::ShortFile);
+    assert_eq!(recovered.report.leftovers.empty, 0);
 }
 
 #[test]
