@@ -55,8 +55,9 @@ impl OpenScan {
     }
 }
 
-/// Longer messages are not compared with what is found, so that a live one costs a turn next to nothing.
-const COMPARED_BYTES_MAX: usize = 64 << 10;
+/// Longer messages are not compared with what is found, which may then come again: of so many bytes a live one costs a turn some 0.1 ms, where a
+/// session that gets it has scans.
+const COMPARED_BYTES_MAX: usize = 1 << 20;
 /// Found messages of QoS 0 that are sent before the front is asked whether its client takes them, in bytes: an output has room for more.
 const UNASKED_BYTES: u64 = 32 << 10;
 /// Most sessions without a connection whose questions are under way at once: nobody waits for the answers, and after a start there may be as many
