@@ -333,8 +333,8 @@ fn m34_a_find_that_is_newer_than_what_came_live_is_not_dropped() {
     }
 }
 
-#[test]
-fn a_scan_goes_on_with_a_window_of_one_m34() {
+/// 20 retained messages below `t/`, and a client that takes so many at once.
+fn twenty_for_a_window_of(receive_maximum: u16) -> (World, usize) {
     let mut world = World::new();
     for n in 0..20 {
         world.retain(&format!("t/{n:02}"), &n.to_string(), QoS::AtLeastOnce);
@@ -342,10 +342,16 @@ fn a_scan_goes_on_with_a_window_of_one_m34() {
     world.settle();
     let a = world.client("a");
     let options = Options {
-        receive_maximum: 1,
+        receive_maximum,
         ..Options::durable()
     };
     world.attach(a, options);
+    (world, a)
+}
+
+#[test]
+fn a_scan_goes_on_with_a_window_of_one_m34() {
+    let (mut world, a) = twenty_for_a_window_of(1);
     world.subscribe(a, to("t/#", QoS::AtLeastOnce));
     let expected: Vec<_> = (0..20).map(|n| n.to_string()).collect();
     assert_eq!(world.got(a), expected);
@@ -354,18 +360,8 @@ fn a_scan_goes_on_with_a_window_of_one_m34() {
 /// The entry that says what was taken waits for company; the next question does not wait for it.
 #[test]
 fn a_scan_goes_on_at_once_when_a_small_window_is_empty_m34() {
-    let mut world = World::new();
+    let (mut world, a) = twenty_for_a_window_of(2);
     world.commits = Commits::AtOnce;
-    for n in 0..20 {
-        world.retain(&format!("t/{n:02}"), &n.to_string(), QoS::AtLeastOnce);
-    }
-    world.settle();
-    let a = world.client("a");
-    let options = Options {
-        receive_maximum: 2,
-        ..Options::durable()
-    };
-    world.attach(a, options);
     world.clients[a].acks = Acks::Held;
     world.subscribe(a, to("t/#", QoS::AtLeastOnce));
     for n in (0..20).step_by(2) {
