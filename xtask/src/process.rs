@@ -49,17 +49,28 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 
 /// Runs to the end; what it printed is shown only when it fails, which is an error.
 pub(crate) fn run_quietly(command: &mut Command) -> Result<()> {
+    run_quietly_or(command, |_| None)
+}
+
+/// The same. Of what a command printed that failed, `explain` makes what the error says beside its status.
+pub(crate) fn run_quietly_or(
+    command: &mut Command,
+    explain: impl FnOnce(&str) -> Option<String>,
+) -> Result<()> {
     println!("$ {}", shown(command));
     let output = command
         .output()
         .with_context(|| format!("cannot run {}", shown(command)))?;
-    if !output.status.success() {
-        for bytes in [&output.stdout, &output.stderr] {
-            print!("{}", String::from_utf8_lossy(bytes));
-        }
-        bail!("{} ended with {}", shown(command), output.status);
+    if output.status.success() {
+        return Ok(());
     }
-    Ok(())
+    let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    let said = said.concat();
+    print!("{said}");
+    match explain(&said) {
+        Some(why) => bail!("{why} ({})", output.status),
+        None => bail!("{} ended with {}", shown(command), output.status),
+    }
 }
 
 /// Runs to the end; what it printed, or an error.

@@ -5,7 +5,7 @@
 
 use super::at_root;
 use crate::counts::Tests;
-use crate::process::{output, run, run_quietly, succeeds};
+use crate::process::{output, run, run_quietly, run_quietly_or, succeeds};
 use crate::repo::{Repo, TextFile};
 use crate::report::Outcome;
 use anyhow::{Result, bail};
@@ -79,14 +79,14 @@ fn side_by_side(lanes: usize, targets: &[&str], fuzz: impl Fn(&str) -> Result<()
     let tests = Mutex::new(Tests::default());
     let lane = || {
         while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let result = fuzz(target);
-            if let Err(error) = &result {
-                println!("{error:#}");
-            }
+            let (name, passed) = match fuzz(target) {
+                Ok(()) => (target.to_string(), true),
+                Err(error) => (format!("{target}: {error:#}"), false),
+            };
             tests
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .take(target, result.is_ok());
+                .take(&name, passed);
         }
     };
     thread::scope(|scope| {
@@ -147,5 +147,33 @@ fn fuzz(repo: &Repo, target: &str, seconds: u64) -> Result<()> {
         "-verbosity=0",
     ];
     // What it has learnt about its inputs, hundreds of lines for each target, is of no use to a reader.
-    run_quietly(&mut cargo_fuzz(repo, "run", &arguments))
+    run_quietly_or(&mut cargo_fuzz(repo, "run", &arguments), what_was_found)
+}
+
+/// What one needs in order to see it again, from what libFuzzer prints: the panic with its message, its own name for it, and the input.
+fn what_was_found(said: &str) -> Option<String> {
+    let lines: Vec<&str> = said.lines().map(str::trim).collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        if line.contains("panicked at") {
+            found.extend(lines[at..].iter().take(2).copied());
+        } else if line.contains("ERROR: libFuzzer") || line.starts_with("Base64: ") {
+            found.push(line);
+        }
+    }
+    (!found.is_empty()).then(|| found.join(" | "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_target_found_is_told_with_its_input() {
+        let said = "INFO: Seed: 1\nthread '<unnamed>' panicked at src/a.rs:3:5:\nit does not hold\nstack backtrace:\n\
+            ==12== ERROR: libFuzzer: deadly signal\n    #0 0x5\nartifact_prefix='a/'; Test unit written to a/crash-1\nBase64: YQ==\n";
+        let found = "thread '<unnamed>' panicked at src/a.rs:3:5: | it does not hold | ==12== ERROR: libFuzzer: deadly signal | Base64: YQ==";
+        assert_eq!(what_was_found(said).as_deref(), Some(found));
+        assert_eq!(what_was_found("error: could not compile"), None);
+    }
 }
