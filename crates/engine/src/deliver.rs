@@ -70,12 +70,12 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
             self.lead.streams.pump.push(session.uid.0);
             return;
         }
-        live.pushed += 1;
-        // It was dropped for newer ones before it was here.
+        // It was dropped for newer ones before it was here: those wait until that is committed.
         let doomed = &self.lead.streams.doomed;
         if !doomed.is_empty() && doomed.contains(&(session.uid.0, stored.seq)) {
             return;
         }
+        live.pushed += 1;
         live.under_way += 1;
         self.lead.targets.receivers.push(DeliverTo {
             front: live.front,
@@ -365,6 +365,9 @@ impl Partition {
     }
 
     /// The same without what follows from it, which goes into `pushed`; a position that may not be sent yet comes back (M30).
+    ///
+    /// Nothing goes out behind a position that is to end without having been sent, until that is committed: it counts as sent, and would come after
+    /// a restart that loses its end, behind what was newer (M20, M30).
     fn push_waiting(
         &mut self,
         number: u64,
@@ -391,17 +394,26 @@ impl Partition {
         } = &mut **sessions.get_mut(number)?;
         let live = lead.live.as_mut()?;
         let mut topic = "";
+        let mut limited = None;
+        let mut ending = None;
         while live.has_room() {
             let (seq, reference) = match next_to_push(stream, live, *sent_limit) {
                 Next::Reference(seq, reference) => (seq, reference),
-                Next::Limited(at) => return Some(at),
+                Next::Limited(at) => {
+                    limited = Some(at);
+                    break;
+                }
                 Next::Nothing => break,
             };
             if !doomed.is_empty() && doomed.contains(&(number, seq)) {
+                ending.get_or_insert(seq);
                 continue;
             }
             // Of an exchange of QoS 2 that the client has the message of, only the rest is needed.
             if stream.is_received(seq) {
+                if ending.is_some() {
+                    break;
+                }
                 live.under_way += 1;
                 release(live.front, seq, fx);
                 continue;
@@ -425,7 +437,11 @@ impl Partition {
             topic = view.topic;
             if seq >= live.sent_before && view.expires_at.is_some_and(|at| at <= wall) {
                 pushed.expired.push(seq);
+                ending.get_or_insert(seq);
                 continue;
+            }
+            if ending.is_some() {
+                break;
             }
             live.under_way += 1;
             let duplicate = (seq < live.sent_before) != (wrong_dup && seq % 20 == 7);
@@ -439,7 +455,10 @@ impl Partition {
                 pushed.recalled.push(reference.slot);
             }
         }
-        None
+        if let Some(first) = ending {
+            live.pushed = first;
+        }
+        limited
     }
 
     /// A delivery waits for the limit below which everything counts as sent, and no outcome may come that would move it.

@@ -6,7 +6,7 @@ use courser_contract::{DetachCause, Dropped, Publish, QoS, SessionLimits, WallMs
 use courser_engine::{Limits, Overflow};
 
 use crate::people::durable;
-use crate::world::{Acks, DURABLE, Options, World, message, to};
+use crate::world::{Acks, Commits, DURABLE, Options, World, message, to};
 
 /// Sessions with room for three, of which the oldest goes.
 fn narrow() -> World {
@@ -227,4 +227,71 @@ fn i1_a_lowered_limit_takes_nothing_of_what_was_sent_m30() {
     attach(&mut world, a, 3);
     let again = expected(&[("0", true), ("1", true), ("2", true)]);
     assert_eq!(came(&mut world, a), again);
+}
+
+/// A client with room for two that has had the first two of four, the third of which was not sent, and acknowledges one: what it gets before that is
+/// committed, and then from a server that was killed at that moment.
+fn before_and_after_a_kill(world: &mut World, a: usize) -> Vec<(String, bool)> {
+    assert_eq!(world.got(a), ["0", "1"]);
+    world.commits = Commits::Held;
+    for (to, message) in world.clients[a].ack(1) {
+        world.send_home(to, message);
+    }
+    let mut all = came(world, a);
+    world.commits = Commits::AtOnce;
+    world.restart(DURABLE);
+    world.settle();
+    attach(world, a, 9);
+    all.extend(came(world, a));
+    all
+}
+
+/// The end of a message that was not sent may be lost with the server: it comes then, and before what is newer.
+#[test]
+fn m20_what_is_behind_an_expired_message_waits_for_the_commit_of_its_end() {
+    let mut world = World::new();
+    let a = reader(&mut world, 2);
+    send(&mut world, 0..2);
+    send_expiring(&mut world, "2");
+    send(&mut world, 3..4);
+    // Nobody has looked at the time yet.
+    world.now.tick.0 += 6_000;
+    world.now.wall.0 += 6_000;
+    let in_order = ["0", "1", "2", "3"].map(|it| (it, true));
+    assert_eq!(before_and_after_a_kill(&mut world, a), expected(&in_order));
+}
+
+#[test]
+fn m20_what_is_behind_a_dropped_message_waits_for_the_commit_of_its_end() {
+    let mut world = World::with_limits(Limits {
+        queue_messages_max: 4,
+        overflow: Overflow::DropOldest,
+        ..Limits::default()
+    });
+    let a = reader(&mut world, 2);
+    send(&mut world, 0..4);
+    world.commits = Commits::Held;
+    world.send("t", "4", QoS::AtLeastOnce);
+    assert_eq!(dropped(&world, Dropped::QueueFull), 1);
+    let in_order = ["0", "1", "2", "3"].map(|it| (it, true));
+    assert_eq!(before_and_after_a_kill(&mut world, a), expected(&in_order));
+}
+
+#[test]
+fn m20_what_is_behind_a_message_that_was_dropped_before_it_came_waits_for_that() {
+    let mut world = narrow();
+    let a = reader(&mut world, 9);
+    world.commits = Commits::Held;
+    for payload in ["0", "1", "2", "3"] {
+        world.send("t", payload, QoS::AtLeastOnce);
+        world.turn();
+    }
+    assert_eq!(dropped(&world, Dropped::QueueFull), 1);
+    for _ in 0..3 {
+        assert!(world.commit_one(DURABLE));
+    }
+    world.turn();
+    assert_eq!(world.got(a), [""; 0], "0 may come yet");
+    world.settle();
+    assert_eq!(world.got(a), ["1", "2", "3"]);
 }
