@@ -18,6 +18,8 @@ use std::thread;
 const SHORT_SECONDS: u64 = 60;
 /// A target that needs more memory than this has a leak or believes a length that it was told.
 const MEGABYTES_MAX: u32 = 2048;
+/// Seconds for one input.
+const TIMEOUT: &str = "-timeout=10";
 
 /// Replays the kept inputs, unless tests of the crates already do.
 pub(super) fn corpus(repo: &Repo) -> Result<Outcome> {
@@ -143,11 +145,33 @@ fn fuzz(repo: &Repo, target: &str, seconds: u64) -> Result<()> {
         "--",
         &seconds,
         &memory,
-        "-timeout=10",
+        TIMEOUT,
         "-verbosity=0",
     ];
     // What it has learnt about its inputs, hundreds of lines for each target, is of no use to a reader.
-    run_quietly_or(&mut cargo_fuzz(repo, "run", &arguments), what_was_found)
+    let mut slow = None;
+    let result = run_quietly_or(&mut cargo_fuzz(repo, "run", &arguments), |said| {
+        slow = slow_input(said);
+        what_was_found(said)
+    });
+    match (result, slow) {
+        // Time is the machine's, which may have stood still: an input that is slow is slow again.
+        (Err(_), Some(input)) => run_quietly_or(
+            &mut cargo_fuzz(repo, "run", &[target, &input, "--", TIMEOUT]),
+            what_was_found,
+        ),
+        (result, _) => result,
+    }
+}
+
+/// Where the input is kept that took longer than it may.
+fn slow_input(said: &str) -> Option<String> {
+    let took_long = said.contains("ERROR: libFuzzer: timeout");
+    let kept = said
+        .lines()
+        .find_map(|line| line.split_once("Test unit written to "));
+    kept.filter(|_| took_long)
+        .map(|(_, path)| path.trim().to_owned())
 }
 
 /// What one needs in order to see it again, from what libFuzzer prints: the panic with its message, its own name for it, and the input.
@@ -175,5 +199,16 @@ mod tests {
         let found = "thread '<unnamed>' panicked at src/a.rs:3:5: | it does not hold | ==12== ERROR: libFuzzer: deadly signal | Base64: YQ==";
         assert_eq!(what_was_found(said).as_deref(), Some(found));
         assert_eq!(what_was_found("error: could not compile"), None);
+    }
+
+    #[test]
+    fn only_an_input_that_took_long_is_tried_again() {
+        let said = |what: &str| {
+            format!(
+                "ERROR: libFuzzer: {what} after 11 seconds\nartifact_prefix='a/'; Test unit written to a/b-1\nBase64: YQ==\n"
+            )
+        };
+        assert_eq!(slow_input(&said("timeout")).as_deref(), Some("a/b-1"));
+        assert_eq!(slow_input(&said("deadly signal")), None);
     }
 }
