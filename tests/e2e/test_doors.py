@@ -400,6 +400,28 @@ def test_sockets_of_systemd(tmp_path):
     notify.close()
 
 
+# The same with a socket that nobody could come in by.
+ACTIVATE_DEAF = """
+import os, socket, sys
+deaf = socket.socket(socket.AF_UNIX) if sys.argv[1] else socket.socket()
+deaf.bind(sys.argv[1] or ("127.0.0.1", 0))
+os.dup2(os.dup(deaf.fileno()), 3)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="mqtt")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("unix", [False, True])
+def test_a_socket_of_systemd_that_does_not_listen_stops_the_start(tmp_path, unix):
+    """Clients could not come in by it, and nothing else would say so."""
+    path = str(tmp_path / "deaf.sock") if unix else ""
+    command = [sys.executable, "-c", ACTIVATE_DEAF, path, str(Courser.binary()), "server", "--in-memory", "--set", "http.listen=[]"]
+    command += ["--set", "mqtt.listen=[]", "--set", 'listener=[{ name = "given", activation = "mqtt" }]']
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert 'listener "given"' in done.stderr and 'the socket "mqtt" that was given is bound, but does not listen' in done.stderr, done.stderr
+
+
 def in_a_network_of_its_own() -> list[str]:
     """What a command begins with that may listen everywhere, because nobody else is there."""
     apart = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]

@@ -44,9 +44,9 @@ PATIENCE = 3
 class Server:
     """With so much memory; None: what it takes by itself."""
 
-    def __init__(self, folder, max_bytes, group=None, http=""):
+    def __init__(self, folder, max_bytes, group=None, http="", shards=2):
         self.log = folder / "server.log"
-        command = [str(Courser.binary()), "server", "--mqtt", "127.0.0.1:0", "--data", str(folder / "data"), "--shards", "2"]
+        command = [str(Courser.binary()), "server", "--mqtt", "127.0.0.1:0", "--data", str(folder / "data"), "--shards", str(shards)]
         command += ["--set", f"memory.max={(max_bytes or 0) >> 20}MiB", "--set", f"http.listen={http}", "--set", "session.queue_bytes_max=1GiB"]
         # So that few readers can hold much.
         command += ["--set", "mqtt.output_bytes_max=64MiB"]

@@ -113,6 +113,8 @@ def end_aliases(server, clients):
 LITTLE, WILLS, RECORDS = 64 * MIB, 3_000, 1_800
 # All that one record of TLS takes in.
 RECORD_BYTES = 16 * 1024
+MESSAGE = wire.packet(3, wire.text("begun") + bytes(RECORD_BYTES - 10))
+assert len(MESSAGE) == RECORD_BYTES
 
 
 def with_will(server, number, size):
@@ -166,6 +168,8 @@ class Sealed:
         self._run(self.layer.do_handshake)
         self._run(lambda: self.layer.write(wire.connect(V5, client_id, keep_alive=0)))
         self.reason = self._run(lambda: self.layer.read(64))[3]
+        # What is not sent yet of a record that has begun.
+        self.left = b""
 
     def _run(self, step):
         while True:
@@ -180,10 +184,12 @@ class Sealed:
             finally:
                 self.socket.sendall(self.go.read())
 
-    def begin(self):
-        """A record without its last byte."""
-        self.layer.write(bytes([0x30, *wire.varint(RECORD_BYTES * 2), 0, 1]).ljust(RECORD_BYTES, b"x"))
-        self.socket.sendall(self.go.read()[:-1])
+    def begin(self, sent=-1):
+        """So much of a record that is a message, or all of it but its last byte; the one before it ends."""
+        self.layer.write(MESSAGE)
+        record = self.go.read()
+        self.socket.sendall(self.left + record[:sent])
+        self.left = record[sent:]
 
     def close(self):
         self.socket.close()

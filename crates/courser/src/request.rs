@@ -12,7 +12,9 @@ use crate::cli::format::{self, Format, Target};
 use crate::cli::headings;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::payload::PayloadFlags;
-use crate::cli::{self, Reader, topic_and_message, units};
+use crate::cli::{topic_and_message, units};
+use crate::operate::Until;
+use crate::subscribe::{Json, Printer};
 
 /// Flags of `courser request`.
 #[derive(Args, Debug)]
@@ -42,11 +44,14 @@ pub(crate) struct Request {
     #[arg(short = 'W', long, default_value = "10s", value_name = "DURATION", value_parser = units::wait)]
     timeout: Duration,
     /// Answers to wait for
-    #[arg(short = 'C', long, default_value_t = 1, value_name = "COUNT")]
+    #[arg(short = 'C', long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
     /// How to print an answer, as in courser sub
     #[arg(short = 'F', long, value_name = "FORMAT", help_heading = headings::OUTPUT)]
     format: Option<String>,
+    /// Answers as JSON, as in courser sub
+    #[arg(short = 'o', long, value_enum, value_name = "FORM", conflicts_with_all = ["format", "payload_format"], help_heading = headings::OUTPUT)]
+    output: Option<Json>,
     #[command(flatten)]
     payload: PayloadFlags,
     /// Say what is done on standard error
@@ -65,16 +70,19 @@ struct Question {
     response_topic: String,
     /// What an answer carries back.
     correlation: Vec<u8>,
-    format: Format,
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Request) -> Exit {
-    match arguments.question() {
-        Ok(question) => arguments
-            .ask(&question)
+    let question = match arguments.question() {
+        Ok(question) => question,
+        Err(message) => return usage(&message),
+    };
+    match arguments.printer() {
+        Ok(printer) => arguments
+            .ask(&question, printer)
             .unwrap_or_else(|error| fail(&error)),
-        Err(message) => usage(&message),
+        Err(exit) => exit,
     }
 }
 
@@ -91,10 +99,6 @@ impl Request {
         )?;
         let message = self.message.as_ref().or(message);
         let written = message.cloned().unwrap_or_default().into_bytes();
-        let format = match &self.format {
-            Some(text) => Format::parse(text, true, Target::of_stdout())?,
-            None => Format::plain(false, true, Target::of_stdout()),
-        };
         let own = own_name();
         Ok(Question {
             options,
@@ -105,23 +109,39 @@ impl Request {
                 .clone()
                 .unwrap_or_else(|| format!("response/{own}")),
             correlation: own.into_bytes(),
-            format: format.with_payloads(&self.payload),
         })
     }
 
+    /// How answers are printed.
+    fn printer(&self) -> Result<Printer, Exit> {
+        if let Some(form) = self.output {
+            // There is a last one, or the time is over.
+            return Printer::of(form, Until::End);
+        }
+        let target = Target::of_stdout();
+        let format = match &self.format {
+            Some(text) => Format::parse(text, true, target).map_err(|message| usage(&message))?,
+            None => Format::plain(false, true, target),
+        };
+        let format = format.with_payloads(&self.payload);
+        Ok(Printer::Formatted(Box::new(format)))
+    }
+
     /// Listens first, so that no answer is too fast.
-    fn ask(&self, question: &Question) -> Result<Exit, ClientError> {
+    fn ask(&self, question: &Question, mut printer: Printer) -> Result<Exit, ClientError> {
         let interrupt = Interrupt::watch()?;
         let mut client = Client::connect(&question.options)?;
         interrupt.stops(&client)?;
-        let done = self.wait_for_answers(&mut client, question);
-        interrupt.leave(client, done)
+        let done = self.wait_for_answers(&mut client, question, &mut printer);
+        let exit = interrupt.leave(client, done)?;
+        Ok(printer.end(exit))
     }
 
     fn wait_for_answers(
         &self,
         client: &mut Client,
         question: &Question,
+        printer: &mut Printer,
     ) -> Result<Exit, ClientError> {
         let filter = Filter {
             filter: question.response_topic.clone(),
@@ -147,7 +167,6 @@ impl Request {
         }
         let deadline = Instant::now() + self.timeout;
         let mut left = self.count;
-        let mut line = Vec::new();
         while left > 0 {
             let Some(answer) = client.next(Some(deadline))? else {
                 eprintln!(
@@ -162,15 +181,9 @@ impl Request {
                 continue;
             }
             left -= 1;
-            line.clear();
-            let written = question.format.write(&answer, Timestamp::now(), &mut line);
-            if let Err(why) = written {
-                eprintln!("courser: {why}");
-            }
-            match cli::write(&line) {
-                Ok(Reader::There) => {}
-                Ok(Reader::Gone) => break,
-                Err(exit) => return Ok(exit),
+            let complain = |why: &str| eprintln!("courser: {why}");
+            if let Err(exit) = printer.print(&answer, complain) {
+                return Ok(exit);
             }
         }
         Ok(Exit::Done)

@@ -4,7 +4,7 @@ mod printer;
 
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use courser_client::{Client, ClientError, Filter, Message, Options, QoS, SessionState};
 
 use crate::cli::again::Again;
@@ -16,9 +16,9 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::letters::PropertyFlag;
 use crate::cli::payload::PayloadFlags;
 use crate::cli::units;
-use crate::operate::{Output, Sequence, Until};
+use crate::operate::Until;
 
-use self::printer::Printer;
+pub(crate) use self::printer::{Json, Printer};
 
 /// Flags of `courser sub`.
 #[derive(Args, Debug)]
@@ -52,7 +52,7 @@ pub(crate) struct Subscribe {
     #[arg(short = 'N', long, help_heading = headings::OUTPUT)]
     no_end_of_line: bool,
     /// End after so many messages
-    #[arg(short = 'C', long, value_name = "COUNT")]
+    #[arg(short = 'C', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// End after this time, with code 27 if messages were still wanted; a number alone is seconds
     #[arg(short = 'W', long, value_name = "DURATION", value_parser = units::duration)]
@@ -100,15 +100,6 @@ pub(crate) struct Subscribe {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
-}
-
-/// Forms of JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Json {
-    /// One document, when the last one has come: with -C or -W
-    Json,
-    /// One object a line, as they come
-    Jsonl,
 }
 
 /// What is printed, and how far that has come.
@@ -183,11 +174,7 @@ impl Subscribe {
                 true => Until::End,
                 false => Until::Interrupted("-C COUNT or -W DURATION"),
             };
-            let output = match form {
-                Json::Json => Output::Json,
-                Json::Jsonl => Output::Jsonl,
-            };
-            return Sequence::new(output, until).map(Printer::Json);
+            return Printer::of(form, until);
         }
         let target = Target::of_stdout();
         let format = match &self.format {
@@ -231,11 +218,7 @@ impl Subscribe {
             self.receive(&mut client, filters, &mut reception, (&interrupt, again))
         });
         let exit = interrupt.leave(client, done)?;
-        // Of a document that was ended before its end nothing is printed.
-        match exit {
-            Exit::Done | Exit::TimedOut => Ok(Exit::from(reception.printer.end()).or(exit)),
-            _ => Ok(exit),
-        }
+        Ok(reception.printer.end(exit))
     }
 
     fn subscribe(&self, client: &mut Client, filters: &[Filter]) -> Result<(), ClientError> {

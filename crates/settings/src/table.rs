@@ -78,7 +78,7 @@ settings! {
 
     /// The scrub: what is on the disk is read and checked in the background, so that damage is found while there is still another copy of it.
     scrub: Scrub {
-        /// Time in which every segment of the log is read once. Shorter: damage is found sooner, and more is read. "0s" reads none.
+        /// Time in which every segment of the log that is not written any more is read once, and so are checkpoints with their manifests and the files node and repair. Shorter: damage is found sooner, and more is read. "0s" reads only segments of which something could not be read for a client.
         period: Duration = 7 * DAY, in Duration::ZERO..=365 * DAY, applies = AtOnce;
     }
 

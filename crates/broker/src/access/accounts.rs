@@ -5,6 +5,7 @@
 //! they have their turns ([throttle](super::throttle)). SCRAM costs a few hashes and is done at once.
 
 mod scram;
+mod telling;
 mod token;
 mod turn;
 
@@ -14,7 +15,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use compact_str::CompactString;
 use courser_access::{Principal, UserName, UserState, scram as exchange};
@@ -26,11 +26,11 @@ use rand::rngs::{StdRng, SysError, SysRng};
 use zeroize::Zeroizing;
 
 use self::turn::{Came, Waiting};
-use super::denials::{Denial, Denials};
+use super::denials::Denials;
 use super::hashing::{Asker, Found, HashPool, Job, News, PasswordClaim, Proof, Reply, Verdict};
 use super::password::Remembered;
 use super::presence::{Presence, Present};
-use super::refusals::{Refusals, Refused, RefusedLogin, Shown};
+use super::refusals::{Refusals, Shown};
 use super::seal::{is_sealed, seal};
 use super::throttle::{Admission, Kind, LookedAt, Origin, Throttle};
 use super::tokens::TokenKeys;
@@ -166,77 +166,6 @@ impl Accounts {
     /// What has come of the logins.
     pub(crate) fn counted(&self) -> LoginCounts {
         self.inner.borrow().counted
-    }
-
-    /// Counts what a step ends, and says who is refused.
-    fn note(&self, front: FrontId, step: &AuthStep) {
-        match step {
-            AuthStep::Accepted(_) => self.inner.borrow_mut().counted.accepted += 1,
-            AuthStep::Refused(code, why) => {
-                self.inner.borrow_mut().counted.refused += 1;
-                self.with_refusal(front, (*code, *why), |refused| refused.tell());
-            }
-            AuthStep::Continue(_) | AuthStep::Pending => {}
-        }
-    }
-
-    /// What is to be written of a connection that is refused, if anything is.
-    fn with_refusal<T>(
-        &self,
-        front: FrontId,
-        (code, why): (ReasonCode, WhyRefused),
-        tell: impl FnOnce(&RefusedLogin<'_>) -> T,
-    ) -> Option<T> {
-        let inner = self.inner.borrow();
-        let arrival = inner.arrivals.get(&front)?;
-        let table = self.logins.access.table();
-        let named = arrival.user.as_ref().map(UserName::as_str);
-        let known = named.filter(|name| table.user(name).is_some());
-        let certificate = arrival.peer.identity.as_deref();
-        let refused = Refused {
-            client_id: &arrival.client_id,
-            user: known.or(certificate),
-            shown: arrival.shown,
-            code,
-            why,
-        };
-        let line = self
-            .logins
-            .refusals
-            .line(&refused, &arrival.peer, Instant::now())?;
-        Some(tell(&line))
-    }
-
-    /// Says that a user who has logged in got no session for what it asked for.
-    pub(crate) fn tell_kept_out(
-        &self,
-        (client_id, user): (&str, &str),
-        (code, why): (ReasonCode, WhyRefused),
-        peer: &Peer,
-    ) {
-        let refused = Refused {
-            client_id,
-            user: Some(user),
-            shown: Shown::Proof,
-            code,
-            why,
-        };
-        let line = self.logins.refusals.line(&refused, peer, Instant::now());
-        if let Some(line) = line {
-            line.tell();
-        }
-    }
-
-    /// Says that a client asked for what it has no right to, unless that was said often enough of late; whether it did.
-    pub(crate) fn tell_denied(&self, front: FrontId, denial: &Denial<'_>) -> bool {
-        let inner = self.inner.borrow();
-        let peer = inner.arrivals.get(&front).map(|arrival| &arrival.peer);
-        self.logins.denials.tell(denial, peer)
-    }
-
-    /// Counts a denial that is not to be said.
-    pub(crate) fn leave_out_denial(&self) {
-        self.logins.denials.leave_out();
     }
 
     /// The other end of a connection that has to log in.

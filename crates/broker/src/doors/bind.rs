@@ -216,6 +216,17 @@ mod tests {
         assert!(!given.listens());
         listening.listen(1).expect("it listens");
         assert!(given.listens());
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("mqtt.sock");
+        let address = socket2::SockAddr::unix(&path).expect("a path that is short enough");
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+        socket.bind(&address).expect("it is bound");
+        let listening = socket.try_clone().expect("another name for it");
+        let given = Listening::Unix(socket.into());
+        assert!(!given.listens());
+        listening.listen(1).expect("it listens");
+        assert!(given.listens());
     }
 
     #[test]

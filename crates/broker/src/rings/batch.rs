@@ -140,6 +140,12 @@ impl Batch {
         self.messages.is_empty()
     }
 
+    /// Bytes that it holds for records, whether something is in it or not.
+    #[cfg(test)]
+    pub(crate) const fn arena_bytes(&self) -> usize {
+        self.arena.capacity()
+    }
+
     /// Number of messages.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
@@ -326,6 +332,16 @@ impl Batch {
         self.messages.shrink_to(MESSAGES_KEPT_MAX);
         self.targets.shrink_to(MESSAGES_KEPT_MAX);
         self.blocks.shrink_to(MESSAGES_KEPT_MAX);
+    }
+
+    /// Gives its memory back where nothing is in it, and not the weight.
+    pub(crate) fn trim(&mut self) {
+        if self.is_empty() {
+            *self = Self {
+                weight: self.weight,
+                ..Self::default()
+            };
+        }
     }
 
     fn encode(&mut self, view: &RecordView<'_>) -> Span {

@@ -117,6 +117,12 @@ impl Sender {
         }
     }
 
+    /// Gives the memory of batches back that nothing is in: of those that are here.
+    pub(crate) fn trim(&mut self) {
+        self.spare.clear();
+        self.gathering.trim();
+    }
+
     /// The position behind all that was added so far.
     #[must_use]
     pub(crate) fn mark(&self) -> Mark {

@@ -84,6 +84,13 @@ impl Ports {
         }
     }
 
+    /// Gives the memory of batches back that nothing is in. Those that are away are found by a later call.
+    pub(crate) fn trim(&mut self) {
+        for sender in self.to.iter_mut().flatten() {
+            sender.trim();
+        }
+    }
+
     /// Gives a handled batch of `peer` back and wakes the peer if it waits for that.
     pub(crate) fn give_back(&mut self, peer: ShardId, batch: Batch) {
         let place = usize::from(peer.0);

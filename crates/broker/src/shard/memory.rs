@@ -95,6 +95,10 @@ impl Shard {
             // As long as memory is short: what comes back between two looks goes with the next one.
             self.pool.trim();
             self.tuning.trim_output();
+            // Those of all links hold more than a little memory is.
+            self.hub.links.ports.trim();
+            self.hub.links.local.trim();
+            self.spare.trim();
         }
         if before < self.hub.memory && self.hub.memory >= Level::Tight {
             // A shard that sleeps may have free buffers, and what is to be closed.

@@ -16,6 +16,7 @@ mod effects_front;
 mod effects_partition;
 mod fronts;
 mod guard;
+mod holds;
 mod hub;
 mod links;
 mod memory;

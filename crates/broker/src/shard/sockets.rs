@@ -2,7 +2,7 @@
 
 use courser_contract::{CloseCause, FrontId, Now, Tick};
 use courser_memory::{Buffer, Detached};
-use courser_mqtt::front::{Front, Reading};
+use courser_mqtt::front::Front;
 
 use super::Shard;
 use super::connection::{Connection, Hold, Life, Received};
@@ -16,9 +16,6 @@ use crate::doors::{CameFrom, Guest};
 use crate::failpoint;
 use crate::memory::Level;
 use crate::peer::Peer;
-
-/// Bytes of SUBSCRIBE and UNSUBSCRIBE packets without an answer from which on a connection is not read while memory is not free.
-const MUCH_ASKED_BYTES: usize = 4 * 1024;
 
 /// A connection that a shard begins to serve. It is counted already.
 #[derive(Debug)]
@@ -231,32 +228,6 @@ impl Shard {
         connection.life == Life::Open && matches!(self.hold(connection), Hold::None | Hold::Pace)
     }
 
-    /// Why this socket must not be read now.
-    fn hold(&self, connection: &mut Connection) -> Hold {
-        if connection.hold == Hold::Quota {
-            Hold::Quota
-        } else if !connection.front.wants_read() {
-            Hold::Front
-        } else if connection.front.output().len() > self.tuning.output_bytes_max() {
-            Hold::Output
-        } else if connection.hold == Hold::Link && !self.hub.links.may_read_again(self.hub.now.tick)
-        {
-            Hold::Link
-        } else if connection.hold == Hold::Pace {
-            Hold::Pace
-        } else if self.hub.owes(connection) {
-            Hold::Quota
-        } else {
-            Hold::None
-        }
-    }
-
-    /// Whether it has asked its home for much that is not answered while memory is not free: answers come first.
-    #[inline]
-    pub(super) fn asks_too_much(&self, connection: &Connection) -> bool {
-        self.hub.memory >= Level::Tight && connection.front.request_bytes() >= MUCH_ASKED_BYTES
-    }
-
     /// Gives received bytes to the front until they are used up, the front takes no more, its client may publish no more by now, or the budget
     /// is spent.
     fn parse(
@@ -299,38 +270,6 @@ impl Shard {
             self.hold_publisher(id, connection);
         }
         close
-    }
-
-    /// What a front has published may be more than a link or a session takes: then it is not read for a while.
-    fn hold_publisher(&mut self, id: FrontId, connection: &mut Connection) {
-        let overfull = std::mem::take(&mut self.hub.links.overfull);
-        let slow = std::mem::take(&mut self.hub.slow);
-        if overfull {
-            connection.hold = Hold::Link;
-            self.hub.links.waiting.push(id.slot);
-        } else if slow && connection.hold != Hold::Pace {
-            connection.hold = Hold::Pace;
-            self.hub.counters.publishers_slowed += 1;
-            self.pause(id);
-        } else {
-            return;
-        }
-        connection
-            .front
-            .handle_reading(self.hub.now, Reading::Paused);
-    }
-
-    /// Who has published more than its user may is not read until it has paid for it.
-    fn hold_over_quota(&mut self, id: FrontId, connection: &mut Connection) {
-        // What else it would be held for is found again after its next read.
-        self.hub.links.overfull = false;
-        self.hub.slow = false;
-        self.hub.counters.publishers_over_quota += 1;
-        connection.hold = Hold::Quota;
-        self.pause(id);
-        connection
-            .front
-            .handle_reading(self.hub.now, Reading::Paused);
     }
 
     /// The socket is at its end.
@@ -411,25 +350,6 @@ impl Shard {
         self.fronts.put(id, connection);
         if !armed_later {
             self.arm(id);
-        }
-    }
-
-    /// Lets the connections read again that waited for room on a link.
-    pub(crate) fn resume_links(&mut self) {
-        if self.hub.links.waiting.is_empty() || !self.hub.links.may_read_again(self.hub.now.tick) {
-            return;
-        }
-        let waiting = std::mem::take(&mut self.hub.links.waiting);
-        for slot in waiting {
-            let Some(id) = self.fronts.id(slot) else {
-                continue;
-            };
-            let now = self.hub.now;
-            if let Access::Here(connection) = self.fronts.get(id)
-                && connection.resume(now, Hold::Link)
-            {
-                self.queue(slot);
-            }
         }
     }
 

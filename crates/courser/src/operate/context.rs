@@ -152,9 +152,15 @@ pub(crate) fn run(arguments: &Context) -> Exit {
         Ok(contexts) => contexts,
         Err(message) => return usage(&message),
     };
+    let before = contexts.used.clone();
     match change(&mut contexts, &arguments.verb) {
         Ok(true) => match contexts.save(&path) {
-            Ok(()) => Exit::Done,
+            Ok(()) => {
+                if matches!(arguments.verb, Verb::Use { .. }) || contexts.used != before {
+                    tell_used(&contexts);
+                }
+                Exit::Done
+            }
             Err(error) => {
                 eprintln!("courser: cannot write {}: {error}", path.display());
                 Exit::Refused
@@ -202,6 +208,18 @@ fn change(contexts: &mut Contexts, verb: &Verb) -> Result<bool, Exit> {
         }
     }
     Ok(true)
+}
+
+/// Whom commands ask from now on is not to be a surprise. There is nothing to choose from where no context is left.
+fn tell_used(contexts: &Contexts) {
+    match &contexts.used {
+        Some(name) => {
+            let name = quoted(name);
+            eprintln!("courser: context {name} is used from now on where no server is named");
+        }
+        None if contexts.by_name.is_empty() => {}
+        None => eprintln!("courser: no context is used now; courser context use NAME has one used"),
+    }
 }
 
 fn list(contexts: &Contexts, output: Output) -> Result<(), Exit> {

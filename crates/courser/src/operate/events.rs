@@ -31,7 +31,7 @@ pub(crate) struct EventsArguments {
     #[arg(long, value_name = "CONDITION")]
     filter: Vec<String>,
     /// End after so many events; with --no-follow the last so many
-    #[arg(short = 'C', long, visible_alias = "limit", value_name = "COUNT")]
+    #[arg(short = 'C', long, visible_alias = "limit", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     #[command(flatten)]
     output: OutputFlags,

@@ -21,7 +21,7 @@ pub(super) struct TraceArguments {
     /// Client id; it may come later
     client_id: String,
     /// End after so many lines
-    #[arg(short = 'C', long, value_name = "COUNT")]
+    #[arg(short = 'C', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// End after this time, with code 27 if lines were still wanted; a number alone is seconds
     #[arg(short = 'W', long, value_name = "DURATION", value_parser = units::duration)]

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use clap::ValueEnum;
 use courser_client::{Message, MessageProperty};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -9,10 +10,19 @@ use serde_json::{Map, Value, json};
 use crate::cli::exit::Exit;
 use crate::cli::format::Format;
 use crate::cli::{self, Reader};
-use crate::operate::Sequence;
+use crate::operate::{Output, Sequence, Until};
+
+/// Forms of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Json {
+    /// One document, when the last one has come: with -C or -W
+    Json,
+    /// One object a line, as they come
+    Jsonl,
+}
 
 /// Prints messages.
-pub(super) enum Printer {
+pub(crate) enum Printer {
     /// Each as it comes.
     Formatted(Box<Format>),
     /// As JSON objects.
@@ -20,11 +30,23 @@ pub(super) enum Printer {
 }
 
 impl Printer {
+    /// As JSON.
+    ///
+    /// # Errors
+    /// How the command ends that should make one document of what has no end.
+    pub(crate) fn of(form: Json, until: Until) -> Result<Self, Exit> {
+        let output = match form {
+            Json::Json => Output::Json,
+            Json::Jsonl => Output::Jsonl,
+        };
+        Sequence::new(output, until).map(Self::Json)
+    }
+
     /// Prints the next one. What cannot be said in its format is said otherwise, and `complain` hears why.
     ///
     /// # Errors
     /// How the command ends when it cannot be printed, or nobody reads any more.
-    pub(super) fn print(
+    pub(crate) fn print(
         &mut self,
         message: &Message,
         complain: impl FnOnce(&str),
@@ -44,14 +66,13 @@ impl Printer {
         }
     }
 
-    /// There are no more.
-    ///
-    /// # Errors
-    /// How the command ends when what it has gathered cannot be printed.
-    pub(super) fn end(self) -> Result<(), Exit> {
-        match self {
-            Self::Formatted(_) => Ok(()),
-            Self::Json(sequence) => sequence.end(),
+    /// There are no more, and the command is to end like this: how it ends. Of a document that was ended before its end nothing is printed.
+    pub(crate) fn end(self, exit: Exit) -> Exit {
+        match (self, exit) {
+            (Self::Json(sequence), Exit::Done | Exit::TimedOut) => {
+                Exit::from(sequence.end()).or(exit)
+            }
+            _ => exit,
         }
     }
 }

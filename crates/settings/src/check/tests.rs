@@ -185,6 +185,18 @@ fn a_listener_that_cannot_work_is_refused_with_the_reason() {
     }
 }
 
+/// A server that keeps nothing writes nothing into a data folder.
+#[test]
+fn a_socket_may_lie_where_files_of_the_data_folder_would_where_nothing_is_kept() {
+    for (store, is_taken) in [("memory", true), ("disk", false)] {
+        let text = format!(
+            "data.store = \"{store}\"\n[[listener]]\nname = \"x\"\nunix = \"data/admin.sock\""
+        );
+        let checked = Sources::new().file("f", &text).check();
+        assert_eq!(checked.is_ok(), is_taken, "{store}: {:?}", checked.err());
+    }
+}
+
 fn refused(text: &str) -> String {
     let sources = Sources::new().file("f", text);
     sources.check().expect_err("it is refused").to_string()

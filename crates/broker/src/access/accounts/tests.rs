@@ -12,6 +12,7 @@ use courser_settings::Settings;
 use rand::SeedableRng;
 
 use super::super::password::REMEMBER_MS;
+use super::super::refusals::RefusedLogin;
 use super::*;
 use crate::access::Backoff;
 use crate::peer::Entrance;
