@@ -1,8 +1,8 @@
 //! The log reader: slow work with files that must delay neither a shard nor the writer.
 //!
-//! Segments are made ready ahead of need, and checkpoints are written. A checkpoint that cannot be written for want of room, or of which no
-//! file can be made for want of descriptors, is given up and tried again later; any other failure of the disk is final
-//! (`docs/durability.md`).
+//! Segments are made ready ahead of need, and checkpoints are written. A checkpoint that cannot be written for want of room, of which no
+//! file can be made for want of descriptors, or which does not get the name of a damaged one whose place it takes, is given up and tried again later;
+//! any other failure of the disk is final (`docs/durability.md`).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -101,6 +101,16 @@ pub enum CheckpointError {
         /// File.
         name: String,
     },
+    /// It did not get the name of the one whose place it takes, which stays. Both are of the state at one entry, and nothing was synced in
+    /// between: whichever has the name fits the manifest.
+    #[error("renaming {name} failed, so that the older one stays")]
+    NotReplaced {
+        /// File.
+        name: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// Nobody knows which of two checkpoints is the one that counts after a loss of power.
     #[error("{what} {name} failed, so that nobody knows which checkpoint counts")]
     Uncertain {
@@ -263,13 +273,14 @@ pub fn checkpoint_file(name: &str) -> Option<PartitionId> {
 }
 
 impl CheckpointError {
-    /// Whether it says nothing against the disk, and another checkpoint is worth a try: there was no room, or a file could not be made for
-    /// want of something that may be there again a moment later, such as a descriptor.
+    /// Whether another checkpoint is worth a try, since the one before counts as it did: there was no room, a file could not be made for
+    /// want of something that may be there again a moment later, such as a descriptor, or one did not get the name of another.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
             Self::NotMade { source, .. } => is_full(source) || is_passing(source),
             Self::Disk { source, .. } => is_full(source),
+            Self::NotReplaced { .. } => true,
             Self::Version { .. }
             | Self::Foreign { .. }
             | Self::Damaged { .. }

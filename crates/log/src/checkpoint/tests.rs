@@ -519,3 +519,24 @@ fn i7_one_that_is_to_replace_another_leaves_that_as_it_is_until_it_is_durable() 
         }
     }
 }
+
+/// A rename that fails is no sync that failed: the process ended for it, although what it replaces was there as before.
+#[test]
+fn i7_one_that_does_not_get_the_name_of_a_damaged_one_is_tried_again() {
+    for kind in [ErrorKind::Other, ErrorKind::StorageFull] {
+        let disk = MemDisk::new();
+        let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+        take(&store, 4).expect("taken");
+        disk.rot("6-4.ckp", 100, 1);
+        disk.fail(Call::Rename, 0, 1, kind);
+        let error = renew(&store, 4).expect_err("it is not renamed");
+        assert!(error.is_passing(), "{error}");
+        assert!(!disk.names().iter().any(|name| name.ends_with(".new")));
+        renew(&store, 4).expect("taken");
+        assert_eq!(read(&disk.fork().power_loss(1)), Some(4));
+        // That of a manifest says which of two counts.
+        disk.fail(Call::Rename, 1, 1, ErrorKind::Other);
+        let error = renew(&store, 9).expect_err("its manifest is not renamed");
+        assert!(!error.is_passing(), "{error}");
+    }
+}

@@ -214,7 +214,10 @@ impl<D: Disk> CheckpointWriter<D> {
         // Behind a crash in between the manifest that is there names it: both are of the state at one entry.
         if let Some(beside) = &self.beside {
             let renamed = self.disk.rename(beside, &self.name);
-            renamed.map_err(failed("renaming", beside))?;
+            renamed.map_err(|source| CheckpointError::NotReplaced {
+                name: beside.clone(),
+                source,
+            })?;
         }
         let mut bytes = Vec::new();
         bytes

@@ -47,6 +47,7 @@ impl From<CheckpointError> for Trouble {
             | CheckpointError::Foreign { .. }
             | CheckpointError::Damaged { .. }
             | CheckpointError::Counts { .. }
+            | CheckpointError::NotReplaced { .. }
             | CheckpointError::Uncertain { .. } => Self::Damaged(error.to_string()),
         }
     }
