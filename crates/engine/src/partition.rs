@@ -31,6 +31,8 @@ pub struct Partition {
     pub(crate) disk_budget: DiskBudget,
     /// Bytes of wills that may still come while the disk is short.
     pub(crate) will_room: usize,
+    /// Bytes of wills that may still go meanwhile to those who keep them.
+    pub(crate) going_room: usize,
     pub(crate) memory_room: MemoryRoom,
     pub(crate) session_room: SessionRoom,
     pub(crate) recalls: Recalls,
@@ -77,6 +79,7 @@ impl Partition {
             disk_room: DiskRoom::Enough,
             disk_budget: DiskBudget::default(),
             will_room: DiskRoom::WILL_BYTES,
+            going_room: DiskRoom::WILL_BYTES,
             memory_room: MemoryRoom::Enough,
             session_room: SessionRoom::Enough,
             recalls: Recalls::default(),
@@ -561,7 +564,10 @@ impl Partition {
     pub const fn set_disk_room(&mut self, room: DiskRoom) {
         self.disk_room = room;
         match room {
-            DiskRoom::Enough => self.will_room = DiskRoom::WILL_BYTES,
+            DiskRoom::Enough => {
+                self.will_room = DiskRoom::WILL_BYTES;
+                self.going_room = DiskRoom::WILL_BYTES;
+            }
             DiskRoom::Short => {}
         }
     }

@@ -98,7 +98,8 @@ impl Partition {
             return;
         }
         let taken = self.lead.registry.is_taken(&session.client_id);
-        if detaches || taken || !self.can_will_go(uid, fx) {
+        let waits = detaches || taken || !self.can_will_go(uid, fx);
+        if waits || !self.has_room_for_will(uid, fx) {
             self.ask_again(Due::Will(uid.0), wall);
         } else {
             self.send_will(uid, WillGoes::Alone, fx);

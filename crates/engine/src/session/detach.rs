@@ -9,10 +9,11 @@ use smallvec::SmallVec;
 
 use super::{Going, Session};
 use crate::{
-    Overflow, Partition,
+    DiskRoom, Overflow, Partition,
     entry::Rare,
     lead::{After, Due, Holder, Lead},
     planted::PlantedPartition,
+    state::weight,
 };
 
 /// What a front says as the last of its session.
@@ -186,7 +187,7 @@ impl Partition {
             | DetachCause::Lost
             | DetachCause::TakenOver
             | DetachCause::ServerStops => match will.delay_seconds.min(expiry) {
-                0 if can_go => WillFate::Now,
+                0 if can_go && self.has_room_for_will(uid, fx) => WillFate::Now,
                 delay => WillFate::At(WallMs(wall.0 + u64::from(delay) * 1_000)),
             },
         }
@@ -205,6 +206,56 @@ impl Partition {
     pub(crate) fn can_will_go(&self, uid: SessionUid, fx: &mut impl PartitionEffects) -> bool {
         self.will(uid).is_none()
             || fx.routes_all() && self.will_permission(uid, fx) != WillPermission::NotYet
+    }
+
+    /// Whether a will of this session has room on the disk where it goes: it was let in when it came, and is written anew for each who keeps it (M47). True of
+    /// one that nobody keeps, and of a session without one.
+    pub(crate) fn has_room_for_will(
+        &self,
+        uid: SessionUid,
+        fx: &mut impl PartitionEffects,
+    ) -> bool {
+        let Some(will) = self.will(uid) else {
+            return true;
+        };
+        if self.is_volatile() {
+            return true;
+        }
+        let destinations = fx.destinations(&will.topic, will.retain);
+        let fits = self.will_fits(weight::will_bytes(will), self.copies(will, &destinations));
+        if !fits {
+            self.disk_budget.note_refused();
+        }
+        fits
+    }
+
+    /// How often a will is written where it goes: here, and once more in each other partition that may keep it. None: what is not kept is not.
+    fn copies(&self, will: &Will, destinations: &[PartitionId]) -> usize {
+        if will.qos == QoS::AtMostOnce && !will.retain {
+            return 0;
+        }
+        let kept = destinations.iter().filter(|to| !to.is_volatile());
+        let others = kept.clone().filter(|to| **to != self.config.id).count();
+        usize::from(kept.count() > 0) + others
+    }
+
+    fn will_fits(&self, bytes: usize, copies: usize) -> bool {
+        copies == 0
+            || match self.disk_room_for(bytes * copies) {
+                DiskRoom::Enough => true,
+                DiskRoom::Short => self.disk_room == DiskRoom::Short && bytes <= self.going_room,
+            }
+    }
+
+    /// A will goes: its room is taken.
+    fn take_room_for_will(&mut self, bytes: usize, copies: usize) {
+        match self.disk_room {
+            DiskRoom::Enough => self.disk_budget.take(bytes * copies),
+            DiskRoom::Short if copies > 0 => {
+                self.going_room = self.going_room.saturating_sub(bytes);
+            }
+            DiskRoom::Short => {}
+        }
     }
 
     /// Whether the owner of a session may publish its will. A volatile partition does not know the owner: its sessions end with their
@@ -346,7 +397,19 @@ impl Partition {
             publisher: Some(client),
             author: author.as_deref(),
         };
-        let destinations = fx.destinations(view.topic, view.retain);
+        let mut destinations = fx.destinations(view.topic, view.retain);
+        if !self.is_volatile() {
+            let bytes = weight::will_bytes(&will);
+            let copies = self.copies(&will, &destinations);
+            if self.will_fits(bytes, copies) {
+                self.take_room_for_will(bytes, copies);
+            } else {
+                // Its session ends, or is taken up again, and does not wait for room.
+                self.disk_budget.note_refused();
+                fx.dropped(Dropped::DiskFull, 1);
+                destinations.retain(|to| to.is_volatile());
+            }
+        }
         let cuts: Cuts = destinations.iter().map(|&to| fx.cut(to)).collect();
         let to = (&destinations[..], &cuts[..]);
         let plan = self.plan_spread(&view, to, Awaited::ByNobody, fx);

@@ -225,3 +225,93 @@ fn m47_who_is_refused_for_want_of_room_has_it_looked_for() {
     assert_eq!(subscribed(&mut world, kept, &[qos1("t")]), [GRANTED]);
     assert!(!budget.has_refused());
 }
+
+/// Lets in clients with wills, that are away then: their wills are due ten seconds later.
+fn with_wills(world: &mut World, names: &[&str], bytes: usize, expiry_seconds: u32) {
+    for name in names {
+        let at = world.client(name);
+        let mut options = with_will(bytes);
+        options.will.as_mut().unwrap().delay_seconds = 10;
+        options.expiry_seconds = expiry_seconds;
+        assert_eq!(comes(world, at, options), Ok(()));
+        world.detach(at, DetachCause::Lost);
+    }
+    world.settle();
+}
+
+/// So many wills wait for this session.
+fn wills_for(world: &mut World, at: usize) -> usize {
+    world.attach(at, Options::durable());
+    world.settle();
+    let got = world.got(at).len();
+    world.detach(at, DetachCause::Lost);
+    got
+}
+
+/// They were let in while there was room, and nobody counted what they wrote when they went: all together, on a disk that was full by then.
+#[test]
+fn m47_wills_that_go_at_once_take_no_more_than_there_is_room_for() {
+    let mut world = World::new();
+    let budget = DiskBudget::default();
+    for place in [DURABLE, OTHER] {
+        world.call(place, |it, _, _| it.share_disk_budget(&budget));
+    }
+    let keeper = durable(&mut world, "keeper");
+    world.subscribe(keeper, qos1("t"));
+    world.detach(keeper, DetachCause::Lost);
+    with_wills(&mut world, &["a", "b", "c", "d", "e"], 1_000, 3_600);
+    budget.fill(2_500);
+    world.pass_time(11_000);
+    world.settle();
+    assert!(budget.has_refused(), "room is looked for");
+    assert_eq!(wills_for(&mut world, keeper), 2);
+    budget.fill(u64::MAX);
+    world.pass_time(1_000);
+    world.settle();
+    assert_eq!(
+        wills_for(&mut world, keeper),
+        3,
+        "they have waited for room"
+    );
+    assert_eq!(world.fx.dropped.get(&Dropped::DiskFull), None);
+}
+
+#[test]
+fn m47_while_the_disk_is_short_small_wills_go_and_large_ones_wait() {
+    let mut world = World::new();
+    let keeper = durable(&mut world, "keeper");
+    world.subscribe(keeper, qos1("t"));
+    world.detach(keeper, DetachCause::Lost);
+    let most = DiskRoom::WILL_BYTES / 2 - "t".len();
+    with_wills(&mut world, &["a", "b", "c"], most, 3_600);
+    with_wills(&mut world, &["large"], 60_000, 3_600);
+    room(&mut world, DiskRoom::Short);
+    world.pass_time(11_000);
+    world.settle();
+    assert_eq!(wills_for(&mut world, keeper), 2);
+    room(&mut world, DiskRoom::Enough);
+    world.pass_time(1_000);
+    world.settle();
+    assert_eq!(wills_for(&mut world, keeper), 2);
+}
+
+/// What ends a session makes room, and does not wait for some.
+#[test]
+fn m47_a_large_will_whose_session_ends_on_a_full_disk_is_dropped_and_counted() {
+    let mut world = World::new();
+    let keeper = durable(&mut world, "keeper");
+    world.subscribe(keeper, qos1("t"));
+    world.detach(keeper, DetachCause::Lost);
+    let live = clean(&mut world, "live");
+    world.subscribe(live, qos1("t"));
+    with_wills(&mut world, &["a"], 60_000, 5);
+    let sessions = |world: &mut World| world.call(DURABLE, |it, _, _| it.counts().sessions);
+    let before = sessions(&mut world);
+    room(&mut world, DiskRoom::Short);
+    world.pass_time(11_000);
+    world.settle();
+    assert_eq!(sessions(&mut world), before - 1);
+    assert_eq!(world.fx.dropped.get(&Dropped::DiskFull), Some(&1));
+    assert_eq!(world.got(live).len(), 1, "who is there hears of it");
+    assert_eq!(wills_for(&mut world, keeper), 0);
+}
