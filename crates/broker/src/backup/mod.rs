@@ -368,6 +368,15 @@ impl Backups {
         folder: &Path,
         pace: Option<u64>,
     ) -> Result<BackupState, BackupError> {
+        self.begin_by(folder, pace, make)
+    }
+
+    fn begin_by(
+        &self,
+        folder: &Path,
+        pace: Option<u64>,
+        make: impl FnOnce(&Source, &Store, &Progress, Arc<AtomicBool>) + Send + 'static,
+    ) -> Result<BackupState, BackupError> {
         self.check_place(folder)?;
         // What it would hold is what gives room, and the log's reader has checkpoints to finish.
         if self.source.door.state.room() == DiskRoom::Short {
@@ -398,6 +407,7 @@ impl Backups {
         let work = move || {
             let _lock = lock;
             let _scope = Scope::enter(Component::Log);
+            let _panicking = Panicking(&progress);
             make(&source, &store, &progress, stop);
         };
         let spawned = thread::Builder::new().name("backup".to_owned()).spawn(work);
@@ -471,6 +481,22 @@ impl Backups {
         }
     }
 }
+
+/// Who waits for the end of a backup hears of it also where its thread panics.
+struct Panicking<'a>(&'a Progress);
+
+impl Drop for Panicking<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.change(|state| {
+                state.stage = BackupStage::Failed;
+                state.error = Some(PANICKED.to_owned());
+            });
+        }
+    }
+}
+
+const PANICKED: &str = "the server failed while it made the backup: its log has the event `panic`";
 
 /// What the thread does.
 fn make(source: &Source, store: &Store, progress: &Progress, stop: Arc<AtomicBool>) {

@@ -612,12 +612,39 @@ fn a_backup_begins_right_behind_another() {
     assert_eq!(backup(&broker, &backups).stage, BackupStage::Done);
     let control = broker.control();
     let who = control.backups().expect("something is kept");
-    // A thread that takes long for its end.
-    let ending = thread::spawn(|| thread::sleep(Duration::from_millis(300)));
+    let ended = who.thread.lock().expect("nobody panics").take();
+    ended.expect("one was begun").join().expect("nobody panics");
+    // A thread that takes long for its end: it has the folder until then.
+    let (_, lock) = Store::lock(&backups).expect("nobody else has it");
+    let ending = thread::spawn(move || {
+        let _lock = lock;
+        thread::sleep(Duration::from_millis(300));
+    });
     *who.thread.lock().expect("nobody panics") = Some(ending);
     assert!(!control.stop_backup(), "none is being made");
     let next = backup(&broker, &backups);
     assert_eq!((next.stage, next.number), (BackupStage::Done, 3));
+    broker.stop().expect("nothing failed");
+}
+
+/// It was said to be made for ever, so that `courser backup create` waited for ever.
+#[test]
+fn a_backup_whose_thread_panics_has_failed_and_the_next_one_is_made() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = small(folder.path());
+    let broker = start(&folder.path().join("data"), 1);
+    let control = broker.control();
+    let who = control.backups().expect("something is kept");
+    let begun = who
+        .begin_by(&backups, None, |_, _, _, _| panic!("as a test wants it"))
+        .expect("it can begin");
+    wait("it ends", || control.backup().stage == BackupStage::Failed);
+    let state = control.backup();
+    assert_eq!(
+        (state.id, state.error.as_deref()),
+        (begun.id, Some(PANICKED))
+    );
+    assert_eq!(backup(&broker, &backups).stage, BackupStage::Done);
     broker.stop().expect("nothing failed");
 }
 
@@ -681,12 +708,39 @@ fn i7_a_restore_that_ended_in_the_middle_gives_way_to_the_next_one() {
     let error = restore_backup(&backups, None, &data).expect_err("it has something else");
     assert!(matches!(error, BackupError::NotEmpty { .. }), "{error}");
     fs::write(data.join("restoring"), "cut").expect("there is room");
+    fs::write(data.join("repair"), "cut").expect("there is room");
     restore_backup(&backups, None, &data).expect("it is whole");
-    assert!(!names_in(&data).contains(&"restoring".to_owned()));
-    assert!(!data.join("log/0000000009.seg").exists());
+    for left in ["restoring", "repair", "log/0000000009.seg"] {
+        assert!(!data.join(left).exists(), "{left}");
+    }
     start(&data, 1).stop().expect("it is a data folder");
     let error = restore_backup(&backups, None, &data).expect_err("it is one");
     assert!(matches!(error, BackupError::NotEmpty { .. }), "{error}");
+}
+
+#[test]
+fn i7_a_restore_takes_nothing_away_from_another_one() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = small(folder.path());
+    let data = folder.path().join("new");
+    fs::create_dir_all(data.join("log")).expect("there is room");
+    fs::write(data.join("log/0000000009.seg"), "half").expect("there is room");
+    let mark = fs::File::create(data.join("restoring")).expect("there is room");
+    mark.try_lock().expect("nobody else works there");
+    let error = restore_backup(&backups, None, &data).expect_err("another one works there");
+    assert!(matches!(error, BackupError::NotEmpty { .. }), "{error}");
+    assert_eq!(names_in(&data), ["log", "restoring"]);
+    assert!(data.join("log/0000000009.seg").exists());
+    // Both had looked before either was done.
+    drop(mark);
+    restore_backup(&backups, None, &data).expect("nobody works there");
+    let made = [names_in(&data), names_in(&data.join("log"))];
+    let text = fs::read_to_string(backups.join("000001/manifest")).expect("it is text");
+    let manifest = Manifest::decode(&text).expect("it is whole");
+    let (store, _lock) = Store::share(&backups).expect("nobody prunes it");
+    let error = super::restore::restore(&store, &manifest, &data, true).expect_err("it is one");
+    assert!(matches!(error, BackupError::NotEmpty { .. }), "{error}");
+    assert_eq!([names_in(&data), names_in(&data.join("log"))], made);
 }
 
 /// What it had written of a large folder kept the room that it was short of.
@@ -721,6 +775,7 @@ fn i7_nothing_is_pruned_while_a_backup_is_read_and_nothing_read_while_it_goes() 
     verify_backup(&backups, None).expect("two may read");
     let error = prune().expect_err("it is read");
     assert!(matches!(error, BackupError::BeingRead { .. }), "{error}");
+    prune_backups(&backups, 1, PruneMode::Say).expect("it takes nothing away");
     drop(reads);
     let goes = store.keep_readers_out().expect("nobody reads it");
     for error in [
@@ -739,6 +794,12 @@ fn a_backup_is_not_restored_among_the_backups() {
     let backups = small(folder.path());
     for below in ["data", "000001/data", "new/../data", ""] {
         let error = restore_backup(&backups, None, &backups.join(below)).expect_err(below);
+        assert!(matches!(error, BackupError::Inside { .. }), "{error}");
+    }
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&backups, &link).expect("a link");
+    for (named, data) in [(&link, &backups), (&backups, &link)] {
+        let error = restore_backup(named, None, &data.join("data")).expect_err("the same folder");
         assert!(matches!(error, BackupError::Inside { .. }), "{error}");
     }
     assert!(!backups.join("data").exists() && !backups.join("new").exists());
