@@ -503,6 +503,47 @@ mod tests {
         });
     }
 
+    /// Who is not told that there is room again is refused, and not only late.
+    #[test]
+    fn who_waits_for_its_share_is_answered_when_it_has_read() {
+        block_on(async {
+            let answers = Answers::new(256 << 20);
+            let first = page(&answers, "user:slow").await.expect("room");
+            let _second = page(&answers, "user:slow").await.expect("room");
+            let reads = async {
+                tokio::task::yield_now().await;
+                drop(first);
+            };
+            let (next, ()) = tokio::join!(page(&answers, "user:slow"), reads);
+            assert!(next.is_ok());
+        });
+    }
+
+    #[test]
+    fn the_next_question_waits_until_the_answer_before_has_its_room() {
+        block_on(async {
+            let answers = Answers::new(256 << 20);
+            let others = answers.all - answers.making;
+            let others = answers.room(others).await.expect("room");
+            let large = async {
+                let made = async { Response::new(Body::from(vec![0; 6 * MIB])) };
+                let name = Some("user:one".to_owned());
+                answers.answer(name, made).await.is_ok()
+            };
+            let look = async {
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
+                let waiting = WAITING_MAX - answers.waiting.available_permits();
+                assert_eq!(waiting, 1, "for room: the large one alone");
+                drop(others);
+            };
+            let next = page(&answers, "user:one");
+            let (large, next, ()) = tokio::join!(large, next, look);
+            assert!(large && next.is_ok());
+        });
+    }
+
     #[test]
     fn who_asks_often_at_once_takes_no_places_of_others() {
         block_on(async {
@@ -513,11 +554,19 @@ mod tests {
             for _ in 0..2 * WAITING_MAX {
                 let answers = Arc::clone(&answers);
                 more.push(tokio::spawn(async move {
-                    page(&answers, "user:slow").await.is_ok()
+                    let slow = std::future::pending();
+                    answers.answer(Some("user:slow".to_owned()), slow).await
                 }));
             }
             let others = async {
-                tokio::task::yield_now().await;
+                for _ in 0..2 * WAITING_MAX {
+                    tokio::task::yield_now().await;
+                }
+                let begun = tokio::time::Instant::now();
+                let error = page(&answers, "user:slow").await;
+                let error = error.expect_err("enough wait").code();
+                assert_eq!(error, Code::NoMemory);
+                assert!(begun.elapsed() < WAIT_MAX);
                 for _ in 0..20 {
                     assert!(page(&answers, "user:other").await.is_ok());
                 }
