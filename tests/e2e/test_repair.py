@@ -12,12 +12,17 @@ from wire import PUBACK, PUBLISH, V5
 pytestmark = pytest.mark.courser
 
 BLOCK = 4096
-DONE, REFUSED, USAGE, CONFLICT = 0, 1, 2, 6
+DONE, REFUSED, USAGE, NOT_FOUND, CONFLICT = 0, 1, 2, 5, 6
 MESSAGES = 20
 
 
 def repair(found: Courser, *orders: str) -> subprocess.CompletedProcess:
     command = [str(found.binary()), "repair", str(found.folder / "data"), *orders]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def ask(found: Courser, *arguments: str) -> subprocess.CompletedProcess:
+    command = [str(found.binary()), *arguments, "--server", str(found.folder / "data")]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
@@ -100,4 +105,41 @@ def test_damage_is_said_and_accepted_on_the_command_line(tmp_path):
     client.answer(delivered)
     assert delivered.payload == b"message-0001"
     raw.release()
+    assert found.stop() == 0
+
+
+def test_a_retained_message_that_is_lost_is_told_as_lost(tmp_path):
+    """A byte of a retained message changes below the checkpoint: nobody gets it, `retained show` and `list` name it and end with 1, until it is accepted."""
+    found = Courser(tmp_path / "broker", {}).start()
+    raw = Raw(found, V5)
+    publisher = raw.connect("pub")
+    for number, payload in enumerate([b"whole-0001", b"broken-0002"], 1):
+        publisher.send(wire.publish(V5, f"r/{number}", payload, qos=1, packet_id=number, retain=True))
+        assert publisher.expect(PUBACK, packet_id=number).reason == 0
+    raw.release()
+    assert found.stop() == 0
+    damage(found, b"broken-0002")
+    found.start()
+    shown = ask(found, "retained", "show", "r/2")
+    assert shown.returncode == REFUSED and "error 1301" in shown.stderr, shown
+    listed = ask(found, "retained", "list", "r/#", "-o", "json")
+    assert listed.returncode == REFUSED and "DAMAGED: the retained message of r/2 is lost" in listed.stderr, listed
+    rows = {row["topic"]: row.get("damaged", False) for row in json.loads(listed.stdout)["items"]}
+    assert rows == {"r/1": False, "r/2": True}
+    raw = Raw(found, V5)
+    reader = raw.connect("reader")
+    reader.subscribe("r/#", qos=1)
+    delivered = reader.expect(PUBLISH)
+    reader.answer(delivered)
+    assert delivered.payload == b"whole-0001"
+    # Nothing else came before the answer.
+    reader.ping()
+    raw.release()
+    assert found.stop() == 0
+    accepted = repair(found, "--accept-loss")
+    assert accepted.returncode == DONE, accepted.stderr
+    found.start()
+    assert ask(found, "retained", "show", "r/2").returncode == NOT_FOUND
+    listed = ask(found, "retained", "list", "r/#")
+    assert listed.returncode == DONE and "r/2" not in listed.stdout, listed
     assert found.stop() == 0

@@ -362,6 +362,9 @@ pub struct Retained {
     pub payload_bytes: u64,
     /// When it expires, RFC 3339.
     pub expires_at: Option<String>,
+    /// The disk has lost it: nothing else than its topic is known. Nobody gets it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub damaged: bool,
 }
 
 /// A retained message.

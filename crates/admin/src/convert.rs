@@ -124,6 +124,7 @@ impl From<RetainedRow> for Retained {
             qos: row.qos as u8,
             payload_bytes: row.payload_bytes,
             expires_at: row.expires_at.map(time),
+            damaged: row.is_lost,
         }
     }
 }
@@ -136,6 +137,7 @@ impl From<RetainedMessage> for RetainedDetail {
             qos,
             payload_bytes,
             expires_at,
+            damaged: _,
         } = message.row.into();
         let text = text(&message.payload, cut);
         let hex = || {

@@ -76,6 +76,8 @@ codes! {
     SessionInUse = 1201, "session_in_use", CONFLICT, "courser client kick closes the connection first";
     /// The topic has no retained message.
     NoRetained = 1300, "no_retained_message", NOT_FOUND, "courser retained list shows the topics that have one";
+    /// The disk has lost the retained message of the topic.
+    RetainedDamaged = 1301, "retained_message_damaged", INTERNAL_SERVER_ERROR, "publish another one, take it away with courser retained delete, or accept the loss: courser inspect damage";
     /// There is no user of this name.
     NoUser = 1400, "no_user", NOT_FOUND, "courser user list shows the users that there are";
     /// There is a user of this name already.

@@ -169,7 +169,7 @@ pub enum Dropped {
     Rejected,
     /// The retained store is full.
     RetainedFull,
-    /// The disk has lost its bytes: the operator has accepted that, or it is a retained message that is asked for before.
+    /// The disk has lost its bytes, and the operator has accepted that.
     Damaged,
     /// The client has no right to it.
     Denied,

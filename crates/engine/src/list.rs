@@ -59,12 +59,14 @@ pub struct SessionsEnded {
 }
 
 /// A retained message.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct RetainedView<'a> {
     /// Which one it is, for ever: its entry and its number there (M16).
     pub address: (LogIndex, u32),
-    /// What is in it.
+    /// What is in it: nothing, not even its topic, where that is lost.
     pub record: RecordView<'a>,
+    /// Its topic, if what is in it is lost.
+    pub lost: Option<Box<str>>,
 }
 
 /// Retained messages in topic order.
@@ -289,13 +291,12 @@ impl Partition {
             limit,
             visits,
         };
-        let mut slots = Vec::new();
-        let end = self.state.retained.scan(&scan, &mut slots);
+        let mut found = Vec::new();
+        let end = self.state.retained.scan_each(&scan, |topic, slot| {
+            found.push(self.retained_view(slot, topic));
+        });
         RetainedPage {
-            found: slots
-                .into_iter()
-                .map(|slot| self.retained_view(slot))
-                .collect(),
+            found,
             next: end.next,
             visits: end.visits,
         }
@@ -305,15 +306,17 @@ impl Partition {
     #[must_use]
     pub fn retained_of(&self, topic: &str) -> Option<RetainedView<'_>> {
         let slot = self.state.retained.get(topic)?;
-        Some(self.retained_view(slot))
+        Some(self.retained_view(slot, || topic.to_owned()))
     }
 
-    fn retained_view(&self, slot: Slot) -> RetainedView<'_> {
+    fn retained_view(&self, slot: Slot, topic: impl Fn() -> String) -> RetainedView<'_> {
         let records = &self.state.records;
         let address = records.address(slot);
+        let is_lost = records.is_tombstone(slot);
         RetainedView {
             address: (LogIndex(address.index), address.ordinal),
             record: records.view(slot),
+            lost: is_lost.then(|| topic().into_boxed_str()),
         }
     }
 }

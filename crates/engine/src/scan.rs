@@ -165,13 +165,10 @@ impl Partition {
         };
         let end = self.state.retained.scan(&question, &mut found);
         self.state.l2.note_looked_at(end.visits);
-        let asked = found.len();
+        // They are counted once, when their loss is accepted, and told until then.
         if self.state.records.tombstones() > 0 {
             let records = &self.state.records;
             found.retain(|slot| !records.is_tombstone(*slot));
-        }
-        if found.len() < asked {
-            fx.dropped(Dropped::Damaged, (asked - found.len()) as u64);
         }
         let mut records: Vec<Record> = Vec::new();
         let (mut bytes, mut next) = (0, end.next);

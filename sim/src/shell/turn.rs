@@ -187,7 +187,7 @@ impl Shard {
                 }
             }
             Inbound::AcceptLoss(id, entries) => {
-                // What searches have missed is counted apart.
+                // What was counted before it is counted apart.
                 let missed = self.take_dropped(Dropped::Damaged);
                 let gone = self.with_partition(id, |it, now, fx| {
                     it.accept_loss(now, |index| entries.contains(&index), fx)

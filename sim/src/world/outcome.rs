@@ -105,7 +105,7 @@ pub struct Counts {
     pub accepted: u64,
     /// Those of them that the node has counted.
     pub counted: u64,
-    /// Retained messages that somebody searched for while their bytes were lost, and that the node has counted.
+    /// Messages that the node has counted as lost without anybody's word for it.
     pub missed: u64,
     /// Times that the node stopped because of its disk.
     pub failures: u64,

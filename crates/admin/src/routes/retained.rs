@@ -129,13 +129,18 @@ fn take_least(sources: &mut [Source]) -> Option<(PartitionId, RetainedRow)> {
 }
 
 /// A retained message with its payload.
-#[utoipa::path(get, path = "/api/v1/retained/{topic}", params(("topic" = String, Path, description = "Topic, percent-encoded with its slashes")), responses((status = 200, body = RetainedDetail), (status = 404, body = ErrorBody)))]
+#[utoipa::path(get, path = "/api/v1/retained/{topic}", params(("topic" = String, Path, description = "Topic, percent-encoded with its slashes")), responses((status = 200, body = RetainedDetail), (status = 404, body = ErrorBody), (status = 500, body = ErrorBody)))]
 async fn show(
     State(state): State<AppState>,
     Named(topic): Named,
 ) -> Result<Json<RetainedDetail>, ApiError> {
     let message = state.control.retained_message(&topic).await?;
-    Ok(Json(message.ok_or_else(|| unknown(&topic))?.into()))
+    let message = message.ok_or_else(|| unknown(&topic))?;
+    if message.row.is_lost {
+        let message = format!("the retained message of {topic:?} is damaged: the disk has lost it");
+        return Err(ApiError::new(Code::RetainedDamaged, message));
+    }
+    Ok(Json(message.into()))
 }
 
 /// Takes a retained message away; subscribers hear nothing of it. Answered once that is committed.

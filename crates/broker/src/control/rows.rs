@@ -130,6 +130,8 @@ pub struct RetainedRow {
     pub expires_at: Option<WallMs>,
     /// Which message of its topic it is: another one has another entry, or another number there.
     pub address: (LogIndex, u32),
+    /// The disk has lost it: nothing else than its topic is known.
+    pub is_lost: bool,
 }
 
 /// A retained message.

@@ -10,6 +10,7 @@ use super::print::{Output, is_terminal, say_on};
 use super::server::{ServerFlags, Stop};
 use crate::cli::exit::{Exit, usage};
 use crate::cli::headings;
+use crate::cli::plain::plain;
 use crate::cli::units::pause;
 
 /// Flags of every listing.
@@ -54,9 +55,9 @@ impl ListFlags {
         }
         server.ask(async |client| {
             loop {
-                self.once(&client, listing).await?;
+                let exit = self.once(&client, listing).await?;
                 let Some(pause) = self.watch else {
-                    return Ok(Exit::Done);
+                    return Ok(exit);
                 };
                 tokio::time::sleep(pause).await;
             }
@@ -64,7 +65,7 @@ impl ListFlags {
     }
 
     /// All pages come before the first row is printed: a listing that fails prints nothing.
-    async fn once(&self, client: &Client, listing: &Listing) -> Result<(), Stop> {
+    async fn once(&self, client: &Client, listing: &Listing) -> Result<Exit, Stop> {
         let (rows, next) = self.rows(client, listing).await?;
         if self.watch.is_some() && is_terminal() {
             say_on("\x1b[H\x1b[2J")?;
@@ -82,7 +83,15 @@ impl ListFlags {
         if let (Output::Table, Some(next)) = (self.output.output(), next) {
             eprintln!("courser: there is more: --limit N, or --cursor {next}");
         }
-        Ok(())
+        let mut exit = Exit::Done;
+        for row in rows.iter().filter(|row| row["damaged"] == true) {
+            let topic = plain(row["topic"].as_str().unwrap_or_default());
+            eprintln!(
+                "courser: DAMAGED: the retained message of {topic} is lost, and nothing of it is shown"
+            );
+            exit = Exit::Refused;
+        }
+        Ok(exit)
     }
 
     /// As much as the server gives at once of the rows that fit, behind a cursor.

@@ -221,12 +221,23 @@ impl<R: Copy + Eq> Retained<R> {
     /// Appends the records of the next matching topics to `found`, in topic order. A filter that begins with a wildcard finds
     /// no topic that begins with `$` (v3 [MQTT-4.7.2-1], v5 [MQTT-4.7.2-1]).
     pub(crate) fn scan(&self, scan: &Scan<'_>, found: &mut Vec<R>) -> ScanEnd {
+        self.scan_each(scan, |_, record| found.push(record))
+    }
+
+    /// The same, each with what gives its topic.
+    pub(crate) fn scan_each(
+        &self,
+        scan: &Scan<'_>,
+        mut take: impl FnMut(&dyn Fn() -> String, R),
+    ) -> ScanEnd {
         let after = scan.after.map(key_of);
         let pattern = Pattern::new(scan.filter);
         if pattern.is_exact() {
             let key = key_of(scan.filter);
-            if after.is_none_or(|after| after < key) {
-                found.extend(self.get(scan.filter));
+            if after.is_none_or(|after| after < key)
+                && let Some(record) = self.get(scan.filter)
+            {
+                take(&|| scan.filter.to_owned(), record);
             }
             return ScanEnd {
                 next: None,
@@ -244,7 +255,7 @@ impl<R: Copy + Eq> Retained<R> {
         let mut visits = SEEK_VISITS;
         let mut steps = STEPS_MAX;
         let mut last: Option<&Key> = None;
-        let room = found.len() + scan.limit.max(1);
+        let (mut found, room) = (0, scan.limit.max(1));
         let stop = |last: Option<&Key>, visits| ScanEnd {
             next: last.map(|key| key.topic().into_boxed_str()),
             visits,
@@ -255,8 +266,11 @@ impl<R: Copy + Eq> Retained<R> {
             if bytes >= target.as_slice() {
                 steps = STEPS_MAX;
                 match pattern.place(bytes, &mut target) {
-                    Place::Matches if found.len() == room => return stop(last, visits),
-                    Place::Matches => found.push(kept.record),
+                    Place::Matches if found == room => return stop(last, visits),
+                    Place::Matches => {
+                        found += 1;
+                        take(&|| key.topic(), kept.record);
+                    }
                     Place::Before => {}
                     Place::Behind => return stop(None, visits),
                 }

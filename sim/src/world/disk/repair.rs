@@ -156,8 +156,7 @@ impl World {
         Ok(())
     }
 
-    /// M44: every message whose loss was accepted was counted by the node, and so was nothing else: what rots is needed by sessions and groups alone, so that no search
-    /// for retained messages may have missed one.
+    /// M44: every message whose loss was accepted was counted by the node, and so was nothing else.
     pub(in super::super) fn check_counted(&mut self) {
         let (counted, accepted) = (self.counts.counted, self.counts.accepted);
         if counted != accepted {
@@ -168,7 +167,7 @@ impl World {
         let missed = self.counts.missed;
         if missed > 0 {
             self.oracle.fail(format!(
-                "M44: {missed} retained messages are counted as lost, and none was"
+                "M44: {missed} messages are counted as lost that nobody has accepted"
             ));
         }
     }

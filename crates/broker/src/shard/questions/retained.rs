@@ -77,10 +77,11 @@ impl Shard {
 fn retained_row(view: &RetainedView<'_>) -> RetainedRow {
     let record = &view.record;
     RetainedRow {
-        topic: record.topic.into(),
+        topic: view.lost.as_deref().unwrap_or(record.topic).into(),
         qos: record.qos,
         payload_bytes: record.payload.len() as u64,
         expires_at: record.expires_at,
         address: view.address,
+        is_lost: view.lost.is_some(),
     }
 }
