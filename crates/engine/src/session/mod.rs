@@ -8,6 +8,7 @@ mod qos2;
 mod requests;
 mod subscribe;
 mod subscriptions;
+mod wills;
 
 use std::collections::BTreeMap;
 
@@ -18,10 +19,11 @@ use courser_contract::{
 };
 
 pub(crate) use self::{
-    detach::{LastWords, Plan, WillGoes},
+    detach::{LastWords, Plan},
     forwards::FORWARD_AGAIN_MS,
     requests::{Held, Name, OpenRequests, Request, Wanted},
     subscriptions::{Sizes, Subscriptions},
+    wills::WillGoes,
 };
 use crate::{Limits, checkpoint::Saved, entry::ScanState, room::Reserved, stream::Stream};
 
