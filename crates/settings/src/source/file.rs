@@ -327,8 +327,16 @@ pub(crate) fn raw(value: &DeValue<'_>) -> Raw {
     match value {
         DeValue::Boolean(value) => Raw::Bool(*value),
         DeValue::Integer(value) => {
-            let parsed = i64::from_str_radix(value.as_str(), value.radix());
-            parsed.map_or_else(|_| Raw::Beyond(value.to_string()), Raw::Integer)
+            let (text, radix) = (value.as_str(), value.radix());
+            let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+            match i64::from_str_radix(text, radix) {
+                Ok(number) => Raw::Integer(number),
+                Err(_) if digits.chars().all(|it| it.is_digit(radix)) => {
+                    Raw::Beyond(value.to_string())
+                }
+                // The parser has refused it where it stands, and gives what it looks like.
+                Err(_) => Raw::Other("no number"),
+            }
         }
         DeValue::String(text) => Raw::Text(text.to_string()),
         DeValue::Array(items) => Raw::List(items.iter().map(|item| raw(item.get_ref())).collect()),

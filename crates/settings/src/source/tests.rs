@@ -180,6 +180,17 @@ fn an_unknown_key_is_named_with_its_place_and_what_may_be_meant() {
     );
 }
 
+/// It was called out of range, with its control characters as they are.
+#[test]
+fn what_is_no_number_is_not_shown_as_one() {
+    for text in ["_maximum^\u{7}", "_\u{7}aximum`a", "11_\0\0"] {
+        let said = file(&format!("[server]\nshards = {text}")).expect_err("it is no number");
+        assert!(!said.contains("out of range"), "{said}");
+        let is_shown = |it: char| it.is_control() && it != '\n';
+        assert!(!said.contains(is_shown), "{said:?}");
+    }
+}
+
 #[test]
 fn a_wrong_value_is_named_with_what_would_be_right() {
     let check = |text: &str, expected: &str| refused(file(text), expected);
