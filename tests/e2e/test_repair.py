@@ -110,11 +110,15 @@ def test_damage_is_said_and_accepted_on_the_command_line(tmp_path):
 
 def test_a_retained_message_that_is_lost_is_told_as_lost(tmp_path):
     """A byte of a retained message changes below the checkpoint: nobody gets it, `retained show` and `list` name it and end with 1, until it is accepted."""
-    found = Courser(tmp_path / "broker", {}).start()
+    found = Courser(tmp_path / "broker", {"checkpoint_bytes": "1MiB"}).start()
     raw = Raw(found, V5)
     publisher = raw.connect("pub")
     for number, payload in enumerate([b"whole-0001", b"broken-0002"], 1):
         publisher.send(wire.publish(V5, f"r/{number}", payload, qos=1, packet_id=number, retain=True))
+        assert publisher.expect(PUBACK, packet_id=number).reason == 0
+    # Enough for checkpoints of all partitions, and for entries behind these.
+    for number in range(100, 300):
+        publisher.send(wire.publish(V5, f"o/{number}", bytes(20_000), qos=1, packet_id=number, retain=True))
         assert publisher.expect(PUBACK, packet_id=number).reason == 0
     raw.release()
     assert found.stop() == 0
