@@ -17,9 +17,9 @@ use super::seats::{Receiver, SeatId, Seats, Standing, Turn};
 use super::{Fact, Group, Leave, Member, Owed};
 use crate::{emptied::Emptied, seq_table::SeqTable};
 
-/// Messages that are set aside for members without room, over all members; only when the topic chooses. Then the group
-/// waits for the slowest.
-pub(crate) const ASIDE_MAX: usize = 1_024;
+/// Messages that are set aside for members without room, over all members; only when the topic chooses. More than a queue holds by default, so that
+/// who takes nothing holds up nobody else; at some 17 bytes each. Where a larger queue is allowed, the group waits for the slowest from here on.
+pub(crate) const ASIDE_MAX: usize = 1 << 17;
 
 /// Deliveries that may begin before the count of the earlier ones has committed (M21).
 const UNCOUNTED_MAX: u32 = 2;

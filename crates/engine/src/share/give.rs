@@ -21,6 +21,9 @@ use crate::{
 /// Messages of one group that are given out in one call, and those whose time was over; the rest is due at once.
 const GIVEN_MAX: usize = 4_096;
 
+/// Messages of one group that are looked at in one call: what is for members without room is looked at, too.
+const LOOKED_MAX: usize = 2 * GIVEN_MAX;
+
 fn topic_hash<'a>(strategy: SharedStrategy, topic: impl FnOnce() -> &'a str) -> u64 {
     match strategy {
         SharedStrategy::HashTopic => rapidhash::v3::rapidhash_v3(topic().as_bytes()),
@@ -99,6 +102,7 @@ impl Partition {
             wall,
             skips,
             last: None,
+            looks: 0,
             is_more: false,
             used: Used::default(),
         };
@@ -192,7 +196,9 @@ struct Looking<'a> {
     /// A bug for tests that look for it: what is not in memory is passed over.
     skips: bool,
     last: Option<Seen<'a>>,
-    /// More have expired than may end in one call.
+    /// Messages that were looked at.
+    looks: usize,
+    /// More have expired than may end in one call, or wait than are looked at in one.
     is_more: bool,
     used: Used,
 }
@@ -201,6 +207,11 @@ impl Looking<'_> {
     /// What there is of the message that comes next.
     #[inline]
     fn look(&mut self, seq: Seq) -> Look {
+        if self.looks == LOOKED_MAX {
+            self.is_more = true;
+            return Look::Absent;
+        }
+        self.looks += 1;
         let Some(reference) = self.stream.get(seq.0) else {
             return Look::Gone;
         };

@@ -20,8 +20,8 @@ impl Dispatch {
 
     /// What was set aside for a member is for anyone again.
     pub(super) fn free_aside(&mut self, seat: SeatId) {
-        let aside = std::mem::take(&mut self.seats.get_mut(seat).aside);
+        let mut aside = std::mem::take(&mut self.seats.get_mut(seat).aside);
         self.aside -= aside.len();
-        self.returned.extend(aside);
+        self.returned.append(&mut aside);
     }
 }
