@@ -77,6 +77,8 @@ def test_what_links_hold_on_to_is_given_back(tmp_path):
             while (after := allocated(server)) >= SHORT:
                 assert time.monotonic() < deadline, f"{before >> 10} KiB before, {during >> 10} in between, and {after >> 10} stay"
                 time.sleep(0.1)
+            # What was answered before that was seen.
+            healthy.is_served(1, 20)
             refused = healthy.refused
             healthy.is_served(LASTS, 60)
             assert healthy.refused == refused, "nothing holds memory any more"

@@ -176,10 +176,8 @@ class MosquittoCli(Client):
             raise Unsupported("a SUBSCRIBE at a chosen time")
         if any(item.no_local or item.retain_handling for item in subscriptions):
             raise Unsupported("No Local and Retain Handling")
-        if len({item.retain_as_published for item in subscriptions}) > 1:
-            raise Unsupported("several Retain As Published in one SUBSCRIBE")
-        if len({item.qos for item in subscriptions}) > 1:
-            raise Unsupported("several QoS in one SUBSCRIBE")
+        if len({(item.qos, item.retain_as_published) for item in subscriptions}) > 1:
+            raise Unsupported("several QoS or Retain As Published in one SUBSCRIBE")
         return self._start(subscriptions, properties)
 
     def unsubscribe(self, filters):
