@@ -178,7 +178,7 @@ fn the_last_batch_of_a_full_segment_is_missed_by_the_next_one() {
             let rotten = disk.fork();
             rotten.rot(name, last.offset + 42, 4);
             let found = damages(&look_with_end(&rotten, name, later));
-            assert_eq!(found, [lost.clone()], "{name} beside {later}");
+            assert_eq!(found, std::slice::from_ref(&lost), "{name} beside {later}");
             // And so is all of it.
             let mut bytes = rotten.bytes(name).expect("it is there");
             bytes[4096..].fill(0);
