@@ -1,9 +1,10 @@
 //! What is in a segment file, read offline: for `courser inspect` and for tests.
 //!
-//! One file is looked at alone. It says what it holds and where it is damaged; whether something that is missing at its end was
-//! synced, only the log as a whole knows ([`crate::Log::open`]). Checkpoints are read with [`crate::CheckpointReader`].
+//! One file is looked at, which says what it holds and where it is damaged. Whether something is missing at its end the segment behind it
+//! knows ([`told_end`]), and of the last one only the log as a whole ([`crate::Log::open`]). Checkpoints are read with [`crate::CheckpointReader`].
 
 mod check;
+mod end;
 mod entry;
 mod found;
 mod kept;
@@ -22,6 +23,7 @@ use crate::{
 
 pub use self::{
     check::{SegmentCheck, check_segment},
+    end::{ToldEnd, told_end},
     entry::{EntryFinder, FoundEntry},
     found::{
         BatchRole, BatchSummary, Found, InspectedDamage, PieceSummary, RecordKind, RecordSummary,
@@ -54,6 +56,7 @@ pub struct SegmentInspector<F> {
     summary: SegmentSummary,
     offset: u64,
     last: Option<BatchHeader>,
+    told: Option<ToldEnd>,
     found: VecDeque<Found>,
     ended: bool,
 }
@@ -93,9 +96,17 @@ impl<F: DiskFile> SegmentInspector<F> {
             summary,
             offset: BLOCK,
             last: None,
+            told: None,
             found: VecDeque::new(),
             ended: false,
         })
+    }
+
+    /// With what a later segment says of the end of this one: a batch that is missing there is damage.
+    #[must_use]
+    pub const fn with_end(mut self, told: ToldEnd) -> Self {
+        self.told = Some(told);
+        self
     }
 
     /// What the header says.
@@ -150,7 +161,7 @@ impl<F: DiskFile> SegmentInspector<F> {
                     number: BatchNumber(header.number.get()),
                     records: header.records.get(),
                     salvaged: right.len() as u32,
-                    was_synced: was_synced(&later, header.number.get()),
+                    was_synced: self.was_synced(&later, header.number.get()),
                 };
                 self.damage(kind);
                 // A start reads them as well (M44).
@@ -170,17 +181,58 @@ impl<F: DiskFile> SegmentInspector<F> {
             | BatchSeen::Nothing
             | BatchSeen::Other(_) => {
                 let later = self.later(self.offset);
-                if let (Some((_, next)), Some(last)) = (later.first(), self.last) {
-                    let first = last.number.get() + 1;
-                    self.damage(InspectedDamage::Lost {
-                        first: BatchNumber(first),
-                        last: BatchNumber((next.number.get() - 1).max(first)),
-                        was_synced: was_synced(&later, first),
-                    });
+                if let Some(lost) = self.lost_before(&later) {
+                    self.damage(lost);
                 }
                 self.resume(&later, None);
             }
         }
+    }
+
+    /// What is missing before the first later batch.
+    fn lost_before(&self, later: &[(u64, BatchHeader)]) -> Option<InspectedDamage> {
+        let (offset, next) = later.first()?;
+        let before = next.number.get().saturating_sub(1);
+        let first = match self.last {
+            Some(last) => last.number.get() + 1,
+            // A segment begins with a batch, and here was room for one.
+            None if *offset == 2 * BLOCK => before,
+            None => {
+                return Some(InspectedDamage::Beginning {
+                    last: BatchNumber(before),
+                    was_synced: self.was_synced(later, before),
+                });
+            }
+        };
+        Some(InspectedDamage::Lost {
+            first: BatchNumber(first),
+            last: BatchNumber(before.max(first)),
+            was_synced: self.was_synced(later, first),
+        })
+    }
+
+    /// What is missing behind the last batch, as a later segment says.
+    fn lost_behind(&self, last: Option<BatchHeader>) -> Option<InspectedDamage> {
+        let told = self.told?;
+        let Some(first) = last.map(|last| last.number.get() + 1) else {
+            let lost = InspectedDamage::Beginning {
+                last: told.last,
+                was_synced: told.synced >= told.last,
+            };
+            // One that is not named may never have been used.
+            return told.is_named.then_some(lost);
+        };
+        let lost = InspectedDamage::Lost {
+            first: BatchNumber(first),
+            last: told.last,
+            was_synced: told.synced.0 >= first,
+        };
+        (first <= told.last.0).then_some(lost)
+    }
+
+    fn was_synced(&self, later: &[(u64, BatchHeader)], number: u64) -> bool {
+        let mut headers = later.iter().map(|(_, header)| header.synced.get());
+        self.told.is_some_and(|told| told.synced.0 >= number) || headers.any(|it| it >= number)
     }
 
     /// Intact headers from `offset` on that are later than the last batch, in the order of the file.
@@ -213,6 +265,9 @@ impl<F: DiskFile> SegmentInspector<F> {
             before.number.set(header.number.get() - 1);
             self.last = Some(before);
             return;
+        }
+        if let Some(lost) = self.lost_behind(bad.or(self.last)) {
+            self.damage(lost);
         }
         if self.window.len() < self.summary.segment_bytes {
             self.damage(InspectedDamage::ShortFile {
@@ -248,10 +303,4 @@ impl<F: DiskFile> Iterator for SegmentInspector<F> {
         }
         self.found.pop_front()
     }
-}
-
-fn was_synced(later: &[(u64, BatchHeader)], number: u64) -> bool {
-    later
-        .iter()
-        .any(|(_, header)| header.synced.get() >= number)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use courser_contract::{LogIndex, PartitionId};
 
-use super::{BLOCK, Found, InspectError, InspectedDamage, RecordKind, SegmentInspector};
+use super::{Found, InspectError, InspectedDamage, RecordKind, SegmentInspector};
 use crate::{disk::DiskFile, ids::BatchNumber, log::HeldSegment};
 
 /// What was found in a segment.
@@ -43,16 +43,6 @@ pub fn check_segment<F: DiskFile>(
         match found {
             Found::Batch(batch) if batch.number > expected.last => break,
             Found::Batch(batch) => {
-                if last.0 == 0 && check.damages.is_empty() && batch.offset > BLOCK {
-                    // Its first batches are lost: what is behind them says up to which.
-                    let lost = BatchNumber(batch.number.0 - 1);
-                    let kind = InspectedDamage::Lost {
-                        first: lost,
-                        last: lost,
-                        was_synced: true,
-                    };
-                    check.damages.push((BLOCK, kind));
-                }
                 last = batch.number;
                 end = batch.offset + batch.bytes;
             }
@@ -71,7 +61,9 @@ pub fn check_segment<F: DiskFile>(
         }
     }
     let is_known = check.damages.iter().any(|(_, kind)| match kind {
-        InspectedDamage::Lost { last, .. } => *last >= expected.last,
+        InspectedDamage::Lost { last, .. } | InspectedDamage::Beginning { last, .. } => {
+            *last >= expected.last
+        }
         InspectedDamage::BadBody { number, .. } => *number >= expected.last,
         InspectedDamage::ShortFile { .. } | InspectedDamage::Unreadable { .. } => false,
     });

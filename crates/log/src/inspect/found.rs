@@ -145,6 +145,13 @@ pub enum InspectedDamage {
         /// Whether a later one says that they were synced; if not, they were torn and cut.
         was_synced: bool,
     },
+    /// The first batches of the segment are lost, nobody knows how many.
+    Beginning {
+        /// The last of them.
+        last: BatchNumber,
+        /// Whether a later one says that it was synced; if not, they were torn and cut.
+        was_synced: bool,
+    },
     /// A batch with a good header and a bad body.
     BadBody {
         /// Which.
@@ -182,7 +189,9 @@ impl InspectedDamage {
     #[must_use]
     pub const fn is_loss(&self) -> bool {
         match self {
-            Self::Lost { was_synced, .. } | Self::BadBody { was_synced, .. } => *was_synced,
+            Self::Lost { was_synced, .. }
+            | Self::Beginning { was_synced, .. }
+            | Self::BadBody { was_synced, .. } => *was_synced,
             Self::ShortFile { .. } | Self::Unreadable { .. } => true,
         }
     }
@@ -200,6 +209,12 @@ impl fmt::Display for InspectedDamage {
                 f,
                 "batches {} to {} are lost ({})",
                 first.0,
+                last.0,
+                verdict(was_synced)
+            ),
+            Self::Beginning { last, was_synced } => write!(
+                f,
+                "the first batches, up to {}, are lost ({})",
                 last.0,
                 verdict(was_synced)
             ),

@@ -212,7 +212,9 @@ fn counts(found: &Found, last: BatchNumber) -> bool {
         Found::Damage { kind, .. } => match kind {
             InspectedDamage::BadBody { number, .. } => *number <= last,
             InspectedDamage::Lost { first, .. } => *first <= last,
-            InspectedDamage::ShortFile { .. } | InspectedDamage::Unreadable { .. } => true,
+            InspectedDamage::Beginning { .. }
+            | InspectedDamage::ShortFile { .. }
+            | InspectedDamage::Unreadable { .. } => true,
         },
         Found::Record(_) | Found::End { .. } => true,
     }

@@ -74,6 +74,24 @@ impl Bad {
         })
     }
 
+    /// Where something is damaged for certain. A segment begins with a batch: one that is gone before a later one of that segment lay there, not at the
+    /// end of the segment before, unless something is left of one there.
+    fn damaged_at(&self, next: Option<&Candidate>) -> Place {
+        match next.map(|next| next.place) {
+            Some(next)
+                if next.segment > self.place.segment
+                    && next.offset > BLOCK
+                    && self.remains.is_none() =>
+            {
+                Place {
+                    offset: BLOCK,
+                    ..next
+                }
+            }
+            Some(_) | None => self.place,
+        }
+    }
+
     /// Whether there was room for one batch before a later one.
     fn is_block_before(&self, next: &Candidate) -> bool {
         let behind = self.place.offset + BLOCK;
@@ -412,9 +430,10 @@ impl<F: DiskFile> Chain<F> {
             kind = DamageKind::ShortFile;
             partitions = u64::MAX;
         }
-        self.picture.doubt(bad.place, partitions);
+        let place = bad.damaged_at(resume.as_ref());
+        self.picture.doubt(place, bad.place.segment, partitions);
         self.picture.lose(bad.place.segment, last);
-        self.damage(bad.place, (first, last), kind);
+        self.damage(place, (first, last), kind);
         let Some(resume) = resume else {
             self.has_seen_all(bad.behind())?;
             self.skip_to(before, &bad, None);

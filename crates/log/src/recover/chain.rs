@@ -231,8 +231,11 @@ impl<F: DiskFile> Chain<F> {
             && let Some((at, _)) = self.held.take()
         {
             // An older batch lay where the followed one was: what it says was never acknowledged.
-            self.picture
-                .doubt(at, last.partitions | header.previous_partitions.get());
+            self.picture.doubt(
+                at,
+                at.segment,
+                last.partitions | header.previous_partitions.get(),
+            );
             self.damage(at, (last.number, last.number), DamageKind::Replaced);
         }
         self.flush()?;
@@ -285,7 +288,8 @@ impl<F: DiskFile> Chain<F> {
         }
         if !makes_sense || records != batch.header.records.get() {
             let number = BatchNumber(batch.header.number.get());
-            self.picture.doubt(place, batch.header.partitions.get());
+            self.picture
+                .doubt(place, place.segment, batch.header.partitions.get());
             self.damage(place, (number, number), DamageKind::Malformed);
         }
         Ok(())

@@ -188,7 +188,7 @@ pub(super) fn sealed_tails<F: DiskFile>(
                 lost: None,
             },
         });
-        picture.doubt(place, u64::MAX);
+        picture.doubt(place, *number, u64::MAX);
         picture.lose(*number, *end);
     }
 }
@@ -249,7 +249,7 @@ pub(super) fn headers<F>(picture: &mut Picture, survey: &Survey<F>, report: &mut
             },
         });
         if is_lost {
-            picture.doubt(place, u64::MAX);
+            picture.doubt(place, *number, u64::MAX);
         }
     }
 }

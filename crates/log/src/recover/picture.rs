@@ -71,6 +71,8 @@ pub(super) struct Partition {
 #[derive(Debug)]
 struct Doubt {
     place: Place,
+    /// That with the last batch before: it is kept as long as there is doubt, too.
+    before: SegmentNumber,
     /// Bits of the partitions that may be concerned.
     partitions: u64,
     /// Partitions with those bits of which nothing is missing, as later entries say.
@@ -382,11 +384,12 @@ impl Picture {
         }
     }
 
-    /// Batches with something of these partitions are lost.
-    pub(super) fn doubt(&mut self, place: Place, partitions: u64) {
+    /// Batches with something of these partitions are lost; that segment has the last one before them.
+    pub(super) fn doubt(&mut self, place: Place, before: SegmentNumber, partitions: u64) {
         if partitions != 0 {
             self.doubts.push(Doubt {
                 place,
+                before,
                 partitions,
                 cleared: Vec::new(),
             });
@@ -451,9 +454,11 @@ impl Picture {
                     .damage
                     .get_or_insert(PartitionDamage::InDoubt { after });
             }
-            if let Some(segment) = self.segments.get_mut(&doubt.place.segment) {
-                // Partitions of which nothing is left at all are in doubt as well.
-                segment.in_doubt |= if is_known { open } else { doubt.partitions };
+            for segment in [doubt.before, doubt.place.segment] {
+                if let Some(segment) = self.segments.get_mut(&segment) {
+                    // Partitions of which nothing is left at all are in doubt as well.
+                    segment.in_doubt |= if is_known { open } else { doubt.partitions };
+                }
             }
         }
     }

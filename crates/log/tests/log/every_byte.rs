@@ -2,14 +2,15 @@
 //! batch, or the damage is said; never a wrong record (I5, D3, D9). It has entries, also one in pieces, and hard states; a log of two
 //! segments has what heads say, records that were kept and a segment that was cleaned besides.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use crate::support::{NODE, checkpoint_at, entry, open, write};
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::{
-    CheckpointStore, Disk as _, HardState, LiveEntries, Log, Manifests, Push, Record, Recovered,
-    SEGMENT_BYTES_MIN, SegmentNumber,
+    CheckpointStore, Disk as _, HardState, LiveEntries, Log, Manifests, Place, Push, Record,
+    Recovered, SEGMENT_BYTES_MIN, SegmentNumber,
+    inspect::{Found as Seen, SegmentInspector, told_end},
     testing::{Choices, MemDisk},
 };
 
@@ -57,7 +58,7 @@ struct Recording {
     /// Where each batch of the history ends.
     ends: Vec<u64>,
     /// Batches of the entry in pieces.
-    pieces: std::ops::Range<u64>,
+    pieces: Range<u64>,
     name: String,
 }
 
@@ -92,7 +93,7 @@ impl Recording {
     }
 
     /// The bits of a byte that are changed: all of them, and one where there is nothing but more of a large entry's data.
-    fn bits(&self, at: u64) -> std::ops::Range<u64> {
+    fn bits(&self, at: u64) -> Range<u64> {
         match self.pieces.contains(&at) && at % 4096 >= 160 {
             true => at % 8..at % 8 + 1,
             false => 0..8,
@@ -231,14 +232,56 @@ fn a_file_cut_short_at_any_byte_is_said_and_gives_no_wrong_record() {
     }
 }
 
+/// Bytes that belong to batches behind which something says that they were synced: all of a segment with a `later` one, and what is before the last of another.
+fn synced_bytes(disk: &MemDisk, name: &str, later: Option<&str>) -> Vec<Range<u64>> {
+    let bytes = disk.bytes(name).expect("it is there");
+    let file = disk.open(name).expect("it is there");
+    let batches = SegmentInspector::new(file).expect("a segment");
+    let batches = batches.filter_map(|found| match found {
+        Seen::Batch(batch) => Some(batch.offset),
+        Seen::Record(_) | Seen::End { .. } => None,
+        Seen::Damage { .. } => panic!("{name} is whole"),
+    });
+    let range = |from: u64| {
+        let body = &bytes[from as usize + 76..][..4];
+        let body = u32::from_le_bytes(body.try_into().expect("four bytes"));
+        from..from + 88 + u64::from(body)
+    };
+    let mut ranges: Vec<_> = batches.map(range).collect();
+    if later.is_none() {
+        ranges.pop();
+    }
+    ranges
+}
+
+/// Whether an inspection, also of what a `later` segment says of the end, finds that something which was durable is lost.
+fn is_seen(disk: &MemDisk, name: &str, later: Option<&str>) -> bool {
+    let open = |name| disk.open(name).expect("it is there");
+    let Ok(mut inspector) = SegmentInspector::new(open(name)) else {
+        return true;
+    };
+    let told = later.and_then(|later| told_end(open(later), &inspector.summary()).ok()?);
+    if let Some(told) = told {
+        inspector = inspector.with_end(told);
+    }
+    let mut found = inspector;
+    found.any(|found| matches!(found, Seen::Damage { kind, .. } if kind.is_loss()))
+}
+
 fn flip(witness: bool) {
     let recording = record(witness);
+    let synced = synced_bytes(&recording.disk, &recording.name, None);
     let last = recording.history.len() - 1;
     let end = recording.ends[last] + if witness { 4096 } else { 0 };
     for at in 0..end {
         for bit in recording.bits(at) {
             let disk = recording.disk.fork();
             disk.rot(&recording.name, at, 1 << bit);
+            assert!(
+                !synced.iter().any(|batch| batch.contains(&at))
+                    || is_seen(&disk, &recording.name, None),
+                "byte {at} bit {bit}: an inspection calls it whole"
+            );
             let opened = open(&disk, 2, &Manifests::new());
             let (log, recovered) = opened.unwrap_or_else(|e| panic!("byte {at} bit {bit}: {e}"));
             let state = found(&recovered);
@@ -342,12 +385,45 @@ fn are_all_or_said(recovered: &Recovered, all: &State, what: &str) {
 #[test]
 fn d9_a_bit_of_any_byte_of_two_segments_is_said_or_changes_nothing() {
     let (recorded, all) = record_two();
-    for name in recorded.names() {
-        let bytes = recorded.bytes(&name).expect("it is there");
+    let names = recorded.names();
+    for (number, name) in names.iter().enumerate() {
+        let later = names.get(number + 1).map(String::as_str);
+        assert!(!is_seen(&recorded, name, later));
+        let synced = synced_bytes(&recorded, name, later);
+        let bytes = recorded.bytes(name).expect("it is there");
         for at in places(&bytes) {
             let disk = recorded.fork();
-            disk.rot(&name, at as u64, 1 << (at % 8));
+            disk.rot(name, at as u64, 1 << (at % 8));
             is_all_or_said(&disk, &all, &format!("{name}, byte {at}"));
+            let is_synced = synced.iter().any(|batch| batch.contains(&(at as u64)));
+            assert!(
+                !is_synced || is_seen(&disk, name, later),
+                "{name}, byte {at}: an inspection calls it whole"
+            );
+        }
+    }
+}
+
+/// The segment before it was named, and a byte behind its last batch.
+#[test]
+fn m44_rot_in_the_first_batch_of_a_segment_is_named_in_its_file() {
+    let (recorded, all) = record_two();
+    let names = recorded.names();
+    for (name, bit) in names.iter().flat_map(|name| [(name, 1), (name, 128)]) {
+        let disk = recorded.fork();
+        disk.rot(name, 4096 + 42, bit);
+        let (_, recovered) = open(&disk, 2, &Manifests::new()).expect("opens");
+        are_all_or_said(&recovered, &all, name);
+        let place = Place {
+            segment: SegmentNumber::of_file_name(name).expect("a segment"),
+            offset: 4096,
+        };
+        let report = &recovered.report;
+        let places: Vec<Place> = report.damages.iter().map(|damage| damage.place).collect();
+        assert_eq!(places, [place], "{report}");
+        for (id, found) in &recovered.partitions {
+            let expected = found.damage.is_some().then_some(place);
+            assert_eq!(found.lost_at, expected, "{id:?}: {report}");
         }
     }
 }
