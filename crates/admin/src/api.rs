@@ -186,12 +186,12 @@ pub struct SetAside {
     pub applied: u64,
     /// `matching publishes`, `all publishes` or `no publishes`.
     pub refuses: String,
-    /// Sessions that are not let in.
-    pub sessions: u64,
+    /// Sessions that are not let in; none: it is not known how many, as for the next two.
+    pub sessions: Option<u64>,
     /// Messages that wait in it.
-    pub queued_messages: u64,
+    pub queued_messages: Option<u64>,
     /// Retained messages that are not found.
-    pub retained_messages: u64,
+    pub retained_messages: Option<u64>,
     /// The order of `courser repair` that ends it.
     pub ends_by: String,
 }

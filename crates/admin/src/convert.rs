@@ -189,14 +189,15 @@ impl From<BackupState> for Backup {
 
 impl From<&courser_broker::SetAside> for SetAside {
     fn from(aside: &courser_broker::SetAside) -> Self {
+        let known = |count: u64| aside.knows_what_it_has().then_some(count);
         Self {
             partition: aside.partition.0,
             why: aside.fault.to_string(),
             applied: aside.applied.0,
             refuses: aside.refuses().to_owned(),
-            sessions: aside.sessions,
-            queued_messages: aside.queued,
-            retained_messages: aside.retained,
+            sessions: known(aside.sessions),
+            queued_messages: known(aside.queued),
+            retained_messages: known(aside.retained),
             ends_by: aside.fault.ends_by(aside.partition).to_string(),
         }
     }

@@ -85,8 +85,8 @@ pub use memory::MemoryError;
 pub use node::{FolderError, layout};
 pub use peer::Authentication;
 pub use repair::{
-    Accepted, Behind, Examined, Fault, Finding, LostEntries, NodeState, Order, RepairError,
-    RottenFile, RottenPlace, SetAside, StoppedStream, Verb, examine, repair,
+    Accepted, Behind, Cause, Examined, Fault, Finding, LostEntries, NodeState, Order, RepairError,
+    RottenFile, RottenPlace, SetAside, Standing, StoppedStream, Verb, examine, repair,
 };
 pub use stations::{DiskFailure, FoundInLog, Progress, StartStep, StationsError};
 pub use sys::ShardReport;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use courser_admin::api::{SetAside, StoppedStream};
 use courser_broker::{
-    DiskFailure, Examined, Finding, FolderError, Order, RepairError, Verb, examine, repair,
-    with_causes,
+    DiskFailure, Examined, Finding, FolderError, Order, RepairError, Standing, Verb, examine,
+    repair, with_causes,
 };
 use courser_contract::PartitionId;
 use serde::Serialize;
@@ -24,7 +24,7 @@ const NAMED: usize = 20;
 /// does about it. The folder must not be served. It is opened as a start opens it: a torn end of the log is cut.
 ///
 /// Exit code 0: nothing is damaged, or it is ordered; 1: something is damaged; 2: no data folder, or nothing to do it to; 6:
-/// the folder is in use.
+/// the folder is in use, or an entry is to be tried again without which something was decided.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("order").multiple(false))]
 pub(crate) struct Repair {
@@ -111,7 +111,9 @@ pub(crate) fn run(arguments: &Repair) -> Exit {
 fn refused(error: &RepairError) -> Exit {
     eprintln!("courser: {}", with_causes(error));
     match error {
-        RepairError::Folder(FolderError::InUse { .. }) => Exit::Conflict,
+        RepairError::Folder(FolderError::InUse { .. }) | RepairError::Decided { .. } => {
+            Exit::Conflict
+        }
         RepairError::NoFolder { .. } | RepairError::Nothing { .. } => Exit::Usage,
         RepairError::Read { .. } | RepairError::Log(DiskFailure::Io(_)) => Exit::Disk,
         _ => Exit::Refused,
@@ -156,7 +158,16 @@ fn words(examined: &Examined, all: bool) -> String {
         text.push_str("nothing that is needed is damaged\n");
     }
     for order in &examined.orders {
-        let _ = writeln!(text, "ordered for the next start: {order}");
+        let _ = match examined.standing(*order) {
+            Standing::Next => writeln!(text, "ordered for the next start: {order}"),
+            Standing::Obeyed => writeln!(text, "obeyed, and by each start from now on: {order}"),
+            Standing::WhileAside => writeln!(
+                text,
+                "obeyed by each start while partition {} is set aside for this: {order}",
+                order.partition().0
+            ),
+            Standing::Over => writeln!(text, "good for nothing any more: {order}"),
+        };
     }
     text
 }
@@ -180,6 +191,12 @@ struct StoppedLine<'a> {
 }
 
 fn lines(examined: &Examined) -> String {
+    let standing = |order| match examined.standing(order) {
+        Standing::Next => "next_start",
+        Standing::Obeyed => "obeyed",
+        Standing::WhileAside => "while_set_aside",
+        Standing::Over => "over",
+    };
     let mut text = String::new();
     let mut line = |fields: Value| {
         let _ = writeln!(text, "{fields}");
@@ -205,7 +222,7 @@ fn lines(examined: &Examined) -> String {
         }
     }
     for order in &examined.orders {
-        line(json!({ "is": "order", "order": order.to_string() }));
+        line(json!({ "is": "order", "order": order.to_string(), "standing": standing(*order) }));
     }
     text
 }

@@ -145,7 +145,7 @@ fn states(folder: &Path) -> States {
     let places = Places::new(folder.node().partitions, 1, folder.node().relaxed);
     let found = found_in(
         (&mut log, &store),
-        (recovered, &loaded.manifests),
+        (recovered, &loaded),
         (&Given::default(), folder.node().start),
         &places,
     )

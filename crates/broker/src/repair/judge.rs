@@ -8,7 +8,7 @@ use courser_engine::{AsideFilters, EntryView, FactView, left_of_skipped};
 use courser_log::{PartitionDamage, Place, RecoveredEntry, RecoveredPartition};
 
 use super::crash::Crashes;
-use super::orders::{Order, Orders};
+use super::orders::{Cause, Order, Orders};
 use crate::slots::Places;
 
 /// Why a partition is set aside.
@@ -16,6 +16,13 @@ use crate::slots::Places;
 pub enum Fault {
     /// Entries that must be replayed are lost, or may be (M44).
     Entries(LostEntries),
+    /// The manifest of its checkpoint is damaged.
+    Manifest {
+        /// The last checkpoint of which its log speaks. There may have been later ones.
+        checkpoint: LogIndex,
+        /// The file, and what is wrong with it.
+        why: String,
+    },
     /// Its checkpoint cannot be read.
     Checkpoint {
         /// The entry at which it is valid.
@@ -95,14 +102,21 @@ impl Fault {
     /// The order that ends it: the partition goes on without what is lost, or without the entry.
     #[must_use]
     pub const fn ends_by(&self, id: PartitionId) -> Order {
+        self.cause().ends_by(id)
+    }
+
+    /// What orders call it.
+    #[must_use]
+    pub const fn cause(&self) -> Cause {
         match *self {
             Self::Entries(LostEntries { damage, at, .. }) => match damage {
-                PartitionDamage::Missing { first, .. } => Order::Missing(id, first, at),
-                PartitionDamage::InDoubt { after } => Order::Doubt(id, after, at),
-                PartitionDamage::ManifestLost { checkpoint } => Order::State(id, checkpoint),
+                PartitionDamage::Missing { first, .. } => Cause::Missing(first, at),
+                PartitionDamage::InDoubt { after } => Cause::Doubt(after, at),
+                PartitionDamage::ManifestLost { checkpoint } => Cause::State(checkpoint),
             },
-            Self::Checkpoint { at, .. } => Order::State(id, at),
-            Self::Apply(index) => Order::Skip(id, index),
+            Self::Manifest { checkpoint, .. } => Cause::State(checkpoint),
+            Self::Checkpoint { at, .. } => Cause::State(at),
+            Self::Apply(index) => Cause::Apply(index),
         }
     }
 
@@ -113,7 +127,7 @@ impl Fault {
                 PartitionDamage::ManifestLost { .. } => true,
                 PartitionDamage::Missing { .. } | PartitionDamage::InDoubt { .. } => false,
             },
-            Self::Checkpoint { .. } => true,
+            Self::Manifest { .. } | Self::Checkpoint { .. } => true,
             Self::Apply(_) => false,
         }
     }
@@ -123,6 +137,11 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Entries(lost) => write!(f, "{lost}"),
+            Self::Manifest { checkpoint, why } => write!(
+                f,
+                "the manifest of the checkpoint at {} or of a later one cannot be read: DATA/checkpoints/{why}",
+                checkpoint.0
+            ),
             Self::Checkpoint { at, why } => {
                 write!(f, "the checkpoint at {} cannot be read: {why}", at.0)
             }
@@ -158,8 +177,6 @@ pub(crate) struct Serves {
     pub(crate) records: Vec<(LogIndex, LogIndex)>,
     /// Entries that are not applied.
     pub(crate) skips: BTreeSet<LogIndex>,
-    /// Should it be set aside after all, its filters are released.
-    pub(crate) released: bool,
     /// What was accepted of its entries.
     pub(crate) accepted: Option<LostEntries>,
 }
@@ -187,7 +204,6 @@ impl Given {
         let mut serves = Serves {
             records: self.orders.records(id),
             skips: self.orders.skips(id),
-            released: self.orders.has(Order::Release(id)),
             accepted: None,
         };
         if let Some(lost) = lost {
@@ -229,7 +245,7 @@ impl Given {
             // Without data it is one that says nothing to the partition.
             entry.data = left_of_skipped(&entry.data).unwrap_or_default();
         }
-        let filters = if self.orders.has(Order::Release(id)) {
+        let filters = if self.orders.releases(id, fault.cause()) {
             AsideFilters::Released
         } else if fault.is_of_the_state() || is_empty {
             AsideFilters::Unknown
@@ -310,8 +326,18 @@ mod tests {
                 filters,
             };
             assert_eq!(judge(None, Some(damage)).0, aside(filters));
-            let released = judge(Some(Order::Release(ID)), Some(damage)).0;
+            let released = judge(Some(Order::Release(ID, Some(fault.cause()))), Some(damage)).0;
             assert_eq!(released, aside(AsideFilters::Released));
+            for cause in [
+                None,
+                Some(Cause::Missing(LogIndex(9), at(2048))),
+                Some(Cause::Doubt(LogIndex(8), None)),
+                Some(Cause::State(LogIndex(3))),
+                Some(Cause::Apply(LogIndex(9))),
+            ] {
+                let others = judge(Some(Order::Release(ID, cause)), Some(damage)).0;
+                assert_eq!(others, aside(filters), "another fault was released");
+            }
             for other in [
                 Order::Missing(ID, LogIndex(7), at(4096)),
                 // Of what was written at these indexes before.
@@ -378,14 +404,21 @@ mod tests {
         assert_eq!(fate, Fate::Aside { fault, filters });
         let kept: Vec<_> = found.entries.iter().map(|entry| entry.index.0).collect();
         assert_eq!(kept, [5, 6]);
-        given.orders.0.insert(Order::Release(ID));
+        let release = |index| Order::Release(ID, Some(Cause::Apply(LogIndex(index))));
+        given.orders.0.insert(release(6));
+        let mut found = self::found();
+        let fate = given.judge(ID, &mut found, None, 9);
+        let fault = Fault::Apply(LogIndex(7));
+        let filters = AsideFilters::Known;
+        assert_eq!(fate, Fate::Aside { fault, filters }, "it was another entry");
+        given.orders.0.insert(release(7));
         let mut found = self::found();
         let fate = given.judge(ID, &mut found, None, 9);
         let fault = Fault::Apply(LogIndex(7));
         let filters = AsideFilters::Released;
         assert_eq!(fate, Fate::Aside { fault, filters });
         assert_eq!(found.entries.len(), 2, "it does not serve");
-        given.orders.0.insert(Order::Skip(ID, LogIndex(7)));
+        given.orders.0.insert(Order::Skip(ID, LogIndex(7), None));
         let mut found = self::found();
         let fate = given.judge(ID, &mut found, None, 9);
         let Fate::Serves(serves) = fate else {
@@ -407,11 +440,11 @@ mod tests {
             crashes: Crashes::read(&path).expect("it can be read"),
             ..Given::default()
         };
-        given.orders.0.insert(Order::Skip(ID, LogIndex(6)));
+        given.orders.0.insert(Order::Skip(ID, LogIndex(6), None));
         given
             .orders
             .0
-            .insert(Order::Skip(PartitionId(3), LogIndex(5)));
+            .insert(Order::Skip(PartitionId(3), LogIndex(5), None));
         let doubt = lost(PartitionDamage::InDoubt { after: LogIndex(8) });
         for (damage, fault, left) in [
             (None, Fault::Apply(LogIndex(8)), &[5, 7][..]),

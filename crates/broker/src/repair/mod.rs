@@ -18,6 +18,6 @@ pub(crate) mod orders;
 pub(crate) mod state;
 
 pub use judge::{Behind, Fault, LostEntries};
-pub use offline::{Examined, Finding, RepairError, Verb, examine, repair};
-pub use orders::Order;
+pub use offline::{Examined, Finding, RepairError, Standing, Verb, examine, repair};
+pub use orders::{Cause, Order};
 pub use state::{Accepted, NodeState, RottenFile, RottenPlace, SetAside, StoppedStream};

@@ -68,7 +68,7 @@ pub struct SetAside {
     pub filters: AsideFilters,
     /// The last entry that it has.
     pub applied: LogIndex,
-    /// Sessions that are not let in.
+    /// Sessions that are not let in. These three say nothing where [`SetAside::knows_what_it_has`] does not hold.
     pub sessions: u64,
     /// Retained messages that are not found.
     pub retained: u64,
@@ -77,6 +77,16 @@ pub struct SetAside {
 }
 
 impl SetAside {
+    /// Whether it is known what is out of reach: of a state that is lost nobody knows it.
+    #[must_use]
+    pub const fn knows_what_it_has(&self) -> bool {
+        match self.fault {
+            Fault::Entries(_) => !self.fault.is_of_the_state() && self.applied.0 > 0,
+            Fault::Manifest { .. } | Fault::Checkpoint { .. } => false,
+            Fault::Apply(_) => true,
+        }
+    }
+
     /// What is refused while it is set aside, in a word or two.
     #[must_use]
     pub const fn refuses(&self) -> &'static str {
@@ -133,10 +143,19 @@ impl fmt::Display for SetAside {
         }
         write!(
             f,
-            "partition {} is set aside: {}; it has the state of entry {}: {} sessions, {} messages that wait and {} retained \
-             messages are out of reach",
-            self.partition.0, self.fault, self.applied.0, self.sessions, self.queued, self.retained
+            "partition {} is set aside: {}; ",
+            self.partition.0, self.fault
         )?;
+        match self.knows_what_it_has() {
+            true => write!(
+                f,
+                "it has the state of entry {}: {} sessions, {} messages that wait and {} retained messages are out of reach",
+                self.applied.0, self.sessions, self.queued, self.retained
+            )?,
+            false => f.write_str(
+                "its sessions, messages that wait and retained messages are out of reach, and it is not known how many these are",
+            )?,
+        }
         f.write_str(match self.filters {
             AsideFilters::Known => ", and publishes that match its subscriptions are refused",
             AsideFilters::Unknown => {

@@ -16,8 +16,8 @@ use courser_engine::{
 };
 use courser_log::{
     CheckpointAt, CheckpointError, CheckpointReader, CheckpointStore, Cleaner, Damage, DamageKind,
-    Disk, EntryReader, HardState, LiveEntries, Log, LogConfig, Manifest, Manifests, ReadSoFar,
-    Recovered, RecoveredPartition, StartId, WriteError,
+    Disk, EntryReader, HardState, LiveEntries, LoadedCheckpoints, Log, LogConfig, Manifest,
+    Manifests, PartitionDamage, ReadSoFar, Recovered, RecoveredPartition, StartId, WriteError,
 };
 
 use super::disk::{Counter, DiskFailure, DiskState};
@@ -25,8 +25,8 @@ use super::found::FoundInLog;
 use super::reader::Job;
 use super::writer::{Writer, WriterParts};
 use crate::causes::with_causes;
-use crate::repair::Fault;
 use crate::repair::judge::{Behind, Fate, Given, LostEntries, Serves};
+use crate::repair::{Cause, Fault};
 use crate::rings::Doze;
 use crate::slots::Places;
 
@@ -42,6 +42,8 @@ pub(crate) struct Found<D: Disk> {
     pub(crate) entries: EntryReader<D>,
     /// What becomes of it.
     pub(crate) fate: Fate,
+    /// Should its checkpoint turn out to be lost, its filters are released.
+    pub(crate) is_state_released: bool,
     /// It begins with nothing, behind this entry.
     pub(crate) began_behind: Option<LogIndex>,
     /// Whether records that wait may stay in the log, unread: all that this start has read of it is whole. What it has passed over is
@@ -138,6 +140,7 @@ impl<D: Disk> LogStation<D> {
             log: &mut log,
             store: &store,
             manifests: &loaded.manifests,
+            damaged: &loaded.damaged,
             given: &given,
             places: &places,
             start: start.counter,
@@ -181,6 +184,8 @@ struct Stored<'a, D: Disk> {
     log: &'a mut Log<D>,
     store: &'a CheckpointStore<D>,
     manifests: &'a Manifests,
+    /// Manifests that cannot be read.
+    damaged: &'a [(PartitionId, CheckpointError)],
     given: &'a Given,
     places: &'a Places,
     start: u32,
@@ -266,7 +271,7 @@ fn refuse_without_metadata<D: Disk>(
 pub(crate) fn without_metadata(fault: &Fault, damages: &[Damage]) -> DiskFailure {
     let place = match fault {
         Fault::Entries(lost) => lost.at,
-        Fault::Checkpoint { .. } | Fault::Apply(_) => None,
+        Fault::Manifest { .. } | Fault::Checkpoint { .. } | Fault::Apply(_) => None,
     };
     let damage = damages.iter().find(|damage| Some(damage.place) == place);
     let damage = damage.map(in_file).unwrap_or_default();
@@ -300,14 +305,15 @@ fn in_file(damage: &Damage) -> String {
 /// Those of the disk, and files of another version or node.
 pub(crate) fn found_in<D: Disk>(
     (log, store): (&mut Log<D>, &CheckpointStore<D>),
-    (mut recovered, manifests): (Recovered, &Manifests),
+    (mut recovered, loaded): (Recovered, &LoadedCheckpoints),
     (given, start): (&Given, u32),
     places: &Places,
 ) -> Result<Vec<Found<D>>, DiskFailure> {
     let mut stored = Stored {
         log,
         store,
-        manifests,
+        manifests: &loaded.manifests,
+        damaged: &loaded.damaged,
         given,
         places,
         start,
@@ -351,15 +357,31 @@ impl<D: Disk> Stored<'_, D> {
                 Err(error) => return Err(start_failure(&error)),
             }
         }
+        if let Fate::Aside { fault, .. } = &mut fate {
+            self.name_manifest(id, fault);
+        }
+        let at = found.checkpoint.map_or(LogIndex(0), |at| at.index);
         Ok(Found {
             id,
             found,
             pieces,
             entries: self.log.reader(id),
+            is_state_released: self.given.orders.releases(id, Cause::State(at)),
             fate,
             began_behind,
             may_stay: false,
         })
+    }
+
+    /// Of a manifest that is there and damaged, the file and the byte are known.
+    fn name_manifest(&self, id: PartitionId, fault: &mut Fault) {
+        if let Fault::Entries(lost) = fault
+            && let PartitionDamage::ManifestLost { checkpoint } = lost.damage
+            && let Some((_, error)) = self.damaged.iter().find(|(of, _)| *of == id)
+        {
+            let why = with_causes(error);
+            *fault = Fault::Manifest { checkpoint, why };
+        }
     }
 
     /// The same of a checkpoint, which may be older than all entries that are left. One that cannot be read is for those who make the partition.

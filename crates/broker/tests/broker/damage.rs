@@ -412,6 +412,41 @@ fn m39_filters_of_a_partition_that_is_set_aside_can_be_released() {
 }
 
 #[test]
+fn m44_of_a_state_that_is_lost_it_is_said_that_nobody_knows_what_it_had() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let folder = folder.path();
+    fill(folder);
+    fill_log(folder);
+    let (of_names, _) = checkpoints(folder);
+    let name = of_names[0].file_name().and_then(|name| name.to_str());
+    let partition = name.and_then(|name| name.split('-').next());
+    let name = format!("{}.manifest", partition.expect("its partition"));
+    let path = folder.join("checkpoints").join(&name);
+    let mut bytes = fs::read(&path).expect("it can be read");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&path, bytes).expect("there is room");
+    let file = format!("DATA/checkpoints/{name} ");
+    let examined = examine(folder).expect("it can be examined");
+    let [Finding::Aside(aside)] = &examined.findings[..] else {
+        panic!("its partition is set aside: {examined:?}");
+    };
+    let served = run(folder, |broker| broker.state().set_aside);
+    assert_eq!(&served[..], std::slice::from_ref(aside));
+    let said = aside.to_string();
+    assert!(
+        !aside.knows_what_it_has() && !said.contains(" 0 "),
+        "{said}"
+    );
+    assert!(said.contains("not known how many"), "{said}");
+    assert!(said.contains(&file), "{said}");
+    assert!(
+        said.contains("all publishes with QoS 1 and 2 are refused"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_folder_in_use_is_not_repaired() {
     let folder = tempfile::tempdir().expect("a folder for a test");
     let path = folder.path();

@@ -104,8 +104,8 @@ fn all_orders() -> Orders {
         Order::Doubt(id, at(12), Some(place)),
         Order::State(id, at(7)),
         Order::Records(id, at(2), at(4)),
-        Order::Skip(id, at(13)),
-        Order::Release(id),
+        Order::Skip(id, at(13), None),
+        Order::Release(id, None),
     ];
     Orders(orders.into_iter().collect())
 }

@@ -418,12 +418,7 @@ impl Making {
             at,
             why: with_causes(unmade),
         };
-        let released = match self.found.fate {
-            Fate::Aside { filters, .. } => filters == AsideFilters::Released,
-            Fate::Serves(Serves { released, .. }) => released,
-            Fate::Empty => false,
-        };
-        let filters = match released {
+        let filters = match self.found.is_state_released {
             true => AsideFilters::Released,
             false => AsideFilters::Unknown,
         };

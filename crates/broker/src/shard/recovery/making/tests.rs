@@ -73,7 +73,7 @@ impl Start {
         let saved = saved.collect();
         let mut found = found_in(
             (&mut log, &store),
-            (recovered, &loaded.manifests),
+            (recovered, &loaded),
             (&Given::default(), data.node().start),
             &places,
         )
