@@ -100,6 +100,20 @@ def numbered(number: int) -> bytes:
     return b"%06d" % number * 1000
 
 
+# Each sync of a start over a folder that is there, before it has read the log.
+@pytest.mark.parametrize("number", [1, 2])
+def test_d5_a_start_of_which_a_sync_of_the_folder_fails_ends_with_74(tmp_path, number):
+    """A sync that fails is final, also that of `node` and of the data folder: a supervisor must not try again."""
+    found = broker(tmp_path / "broker").start()
+    found.stop()
+    found.wrapper = strace(tmp_path, "-e", "trace=fsync", "-e", f"inject=fsync:error=EIO:when={number}")
+    found.spawn()
+    assert found.process.wait(20) == DISK_FAILED
+    assert "a sync of the data folder failed" in found.output()
+    found.wrapper = []
+    found.start()
+
+
 # By the call that fails, and how often a thread has made it before: recovery and elections are over by then.
 @pytest.mark.parametrize(("call", "before"), [("fdatasync", 59), (WRITES, 59), ("fsync", 11)])
 def test_d5_d6_a_failed_write_or_sync_ends_the_process(tmp_path, call, before):

@@ -115,7 +115,9 @@ fn refused(error: &RepairError) -> Exit {
             Exit::Conflict
         }
         RepairError::NoFolder { .. } | RepairError::Nothing { .. } => Exit::Usage,
-        RepairError::Read { .. } | RepairError::Log(DiskFailure::Io(_)) => Exit::Disk,
+        RepairError::Read { .. }
+        | RepairError::Log(DiskFailure::Io(_))
+        | RepairError::Folder(FolderError::Sync { .. }) => Exit::Disk,
         _ => Exit::Refused,
     }
 }

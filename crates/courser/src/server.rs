@@ -12,7 +12,7 @@ use clap::Args;
 use courser_admin::{AdminError, BindError, Reloads};
 use courser_broker::{
     Anonymous, Authentication, Broker, Config, DiskFailure, FolderError, ListenError, StartError,
-    Status, StopError, find_taken, with_causes,
+    StationsError, Status, StopError, find_taken, with_causes,
 };
 use courser_settings::{Errors, LogFormat, Resolved};
 use rustix::process::{self as system, Resource, Rlimit, getrlimit, setrlimit};
@@ -415,7 +415,13 @@ fn complain_without_log(text: &str) {
 
 fn cannot_start(format: LogFormat, running: &Running, error: &StartError) -> Exit {
     complain(format, &running.placed(error.setting(), with_causes(error)));
+    start_failed(error)
+}
+
+fn start_failed(error: &StartError) -> Exit {
     match error {
+        StartError::Folder(FolderError::Sync { .. })
+        | StartError::Log(StationsError::Given(FolderError::Sync { .. })) => Exit::Disk,
         StartError::Listen(ListenError::InUse { .. } | ListenError::SocketInUse { .. })
         | StartError::Folder(FolderError::InUse { .. }) => Exit::Conflict,
         StartError::Listen(
@@ -470,6 +476,28 @@ fn raise(resource: Resource) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn m46_a_start_of_which_a_sync_failed_ends_with_74() {
+        let failed = || {
+            (
+                Path::new("data").to_owned(),
+                std::io::ErrorKind::Other.into(),
+            )
+        };
+        let sync = || {
+            let (path, source) = failed();
+            FolderError::Sync { path, source }
+        };
+        let (path, source) = failed();
+        for (error, code) in [
+            (StartError::Folder(sync()), 74),
+            (StartError::Log(StationsError::Given(sync())), 74),
+            (StartError::Folder(FolderError::Io { path, source }), 1),
+        ] {
+            assert_eq!(start_failed(&error) as u8, code, "{error}");
+        }
+    }
 
     #[test]
     fn m50_a_server_that_has_panicked_ends_with_70_and_one_whose_disk_failed_with_74() {

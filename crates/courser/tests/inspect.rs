@@ -7,6 +7,7 @@ mod stored_support;
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use bytes::Bytes;
@@ -45,6 +46,35 @@ fn write_log(folder: &Path) -> Synced {
     }
     log.witness().expect("written");
     log.sync().expect("synced")
+}
+
+/// A log of two small segments and more, all synced.
+fn write_segments(folder: &Path) {
+    let disk = FileDisk::open(folder).expect("a folder");
+    let config = LogConfig::new(NODE, 64 << 10).expect("a good size");
+    let start = StartId {
+        counter: 1,
+        word: 7,
+    };
+    let (mut log, _) = Log::open(disk, config, start, &Manifests::new()).expect("an empty folder");
+    let mut batch = log.new_batch();
+    for index in 1.. {
+        batch.clear();
+        let record = Record::Entry {
+            partition: PartitionId(1),
+            term: Term(1),
+            index: LogIndex(index),
+            data: Bytes::from_static(&[7; 5_000]),
+        };
+        assert_eq!(batch.push(&record), Push::Taken);
+        log.write(&mut batch).expect("written");
+        log.sync().expect("synced");
+        if log.segments() > 2 {
+            break;
+        }
+    }
+    log.witness().expect("written");
+    log.sync().expect("synced");
 }
 
 /// A checkpoint of five sessions, two of which have ten messages each.
@@ -96,6 +126,41 @@ fn copy_changed(from: &Path, to: &Path, byte: usize) {
     let mut bytes = fs::read(from).expect("a file");
     bytes[byte] ^= 0x10;
     fs::write(to, bytes).expect("written");
+}
+
+/// The last batch of a full segment, and the first of the next one: each file is looked at beside the other.
+#[test]
+fn a_batch_that_is_gone_at_either_end_of_a_segment_is_damage() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write_segments(folder.path());
+    let path = |number: u64| folder.path().join(format!("{number:010}.seg"));
+    let inspect = |number| {
+        let mut courser = Command::new(env!("CARGO_BIN_EXE_courser"));
+        let courser = courser.args(["inspect", "segment"]).arg(path(number));
+        let output = courser.output().expect("it runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        (output.status.code(), text)
+    };
+    for (number, is_first) in [(1, false), (2, true)] {
+        let (code, text) = inspect(number);
+        assert_eq!(code, Some(0), "{text}");
+        let lines = || text.lines().filter(|line| line.contains(" of start 1, "));
+        let line = if is_first {
+            lines().next()
+        } else {
+            lines().next_back()
+        };
+        let mut words = line.expect("a batch").split_whitespace();
+        let offset: usize = words.next().and_then(|it| it.parse().ok()).expect("a byte");
+        let batch = words.nth(1).expect("its number");
+        let kept = fs::read(path(number)).expect("a file");
+        copy_changed(&path(number), &path(number), offset + 42);
+        let (code, text) = inspect(number);
+        assert_eq!(code, Some(1), "{text}");
+        let expected = format!("{offset:>10}  DAMAGE: batches {batch} to {batch} are lost");
+        assert!(text.contains(&expected), "{expected}: {text}");
+        fs::write(path(number), kept).expect("written");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use rand::TryRng;
 use rand::rngs::SysRng;
 use rustix::fs::{RenameFlags, renameat_with};
 
-use crate::files::{private_file, sync_folder};
+use crate::files::private_file;
 use crate::repair::crash::Crashes;
 use crate::repair::judge::Given;
 use crate::repair::orders::Orders;
@@ -28,6 +28,18 @@ pub enum FolderError {
     #[error("cannot use the data folder {}", path.display())]
     Io {
         /// What could not be used.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A sync failed, which is final whatever the reason: nobody knows what of it is on the disk.
+    #[error(
+        "a sync of the data folder failed at {}: look at the disk before the next start",
+        path.display()
+    )]
+    Sync {
+        /// What was synced.
         path: PathBuf,
         /// Why.
         #[source]
@@ -117,7 +129,7 @@ impl DataFolder {
             path: path.to_owned(),
             source,
         };
-        make_folder(path).map_err(failed)?;
+        make(path).map_err(|error| error.at(path))?;
         let locks = lock(path)?;
         if let Some(mode) = mode_if_open(path).map_err(failed)? {
             tracing::warn!(
@@ -128,7 +140,7 @@ impl DataFolder {
             );
         }
         for below in FOLDERS {
-            make_folder(&path.join(below)).map_err(failed)?;
+            make(&path.join(below)).map_err(|error| error.at(path))?;
         }
         let mut node = read_node(path)?.unwrap_or_else(|| NodeFile {
             identity: random_bytes(),
@@ -148,7 +160,7 @@ impl DataFolder {
         }
         node.start += 1;
         node.word = u64::from_le_bytes(random_bytes());
-        write_node(path, &node).map_err(failed)?;
+        write_node(path, &node).map_err(|error| error.at(path))?;
         Ok(Self {
             path: path.to_owned(),
             node,
@@ -226,26 +238,34 @@ impl DataFolder {
         ] {
             let path = self.path.join(name);
             let new = format!("{name}.new");
-            replace(&self.path, (&new, name), text.as_bytes())
-                .map_err(|source| FolderError::Io { path, source })?;
+            replace(&self.path, (&new, name), text.as_bytes()).map_err(|error| error.at(&path))?;
         }
         Ok(())
     }
 
     /// Makes room for notes of panics, while there is some, and leaves out what does not count (M50). Without room the file stays as it is: a
     /// full disk keeps nobody from starting.
-    pub(crate) fn reserve_crash(&self, crashes: &Crashes) {
+    ///
+    /// # Errors
+    /// When a sync fails, for another reason than that where it is of the new file, which nobody needs.
+    pub(crate) fn reserve_crash(&self, crashes: &Crashes) -> Result<(), FolderError> {
         let text = crashes.encode();
-        if fs::read(self.crash()).is_ok_and(|there| there == text.as_bytes()) {
-            return;
+        let path = self.crash();
+        if fs::read(&path).is_ok_and(|there| there == text.as_bytes()) {
+            return Ok(());
         }
         let new = format!("{CRASH}.new");
-        if let Err(error) = replace(&self.path, (&new, CRASH), text.as_bytes()) {
-            tracing::warn!(
-                event = "crash_room_not_made",
-                %error,
-                "a panic is perhaps not noted while the disk is full"
-            );
+        match put(&self.path, (&new, CRASH), text.as_bytes()) {
+            Ok(()) => sync_names(&self.path).map_err(|error| error.at(&self.path)),
+            Err(Failed::Sync(error)) if !lacks_room(&error) => Err(Failed::Sync(error).at(&path)),
+            Err(Failed::Io(error) | Failed::Sync(error)) => {
+                tracing::warn!(
+                    event = "crash_room_not_made",
+                    %error,
+                    "a panic is perhaps not noted while the disk is full"
+                );
+                Ok(())
+            }
         }
     }
 
@@ -257,20 +277,57 @@ impl DataFolder {
 
 /// Makes a folder and those above it, 0700, and the name of each that it makes durable. One that is there is left as it is.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    make(path).map_err(|(Failed::Io(error) | Failed::Sync(error))| error)
+}
+
+/// Why something was not put on the disk.
+#[derive(Debug)]
+enum Failed {
+    /// It could not be written.
+    Io(io::Error),
+    /// It was, and whether it stays nobody knows.
+    Sync(io::Error),
+}
+
+impl Failed {
+    fn at(self, path: &Path) -> FolderError {
+        let path = path.to_owned();
+        match self {
+            Self::Io(source) => FolderError::Io { path, source },
+            Self::Sync(source) => FolderError::Sync { path, source },
+        }
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+fn sync(file: &File) -> Result<(), Failed> {
+    file.sync_all().map_err(Failed::Sync)
+}
+
+fn sync_names(folder: &Path) -> Result<(), Failed> {
+    sync(&File::open(folder)?)
+}
+
+fn make(path: &Path) -> Result<(), Failed> {
     if path.is_dir() {
         return Ok(());
     }
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     let above = above.unwrap_or(Path::new("."));
-    make_folder(above)?;
+    make(above)?;
     match DirBuilder::new().mode(0o700).create(path) {
         // Somebody else has made it meanwhile.
         Err(error) if !(error.kind() == io::ErrorKind::AlreadyExists && path.is_dir()) => {
-            return Err(error);
+            return Err(error.into());
         }
         Ok(()) | Err(_) => {}
     }
-    sync_folder(above)
+    sync_names(above)
 }
 
 /// Rights of a folder into which somebody else than its owner may write.
@@ -374,13 +431,13 @@ fn read_node(folder: &Path) -> Result<Option<NodeFile>, FolderError> {
 
 /// Writes the file over the one before the last and exchanges the two: once there are both, that takes no room, and a full disk keeps nobody
 /// from starting.
-fn write_node(folder: &Path, node: &NodeFile) -> io::Result<()> {
+fn write_node(folder: &Path, node: &NodeFile) -> Result<(), Failed> {
     let (new, name) = (folder.join(NODE_NEW), folder.join(NODE));
     let bytes = node.encode();
     let mut file = private_file().truncate(false).open(&new)?;
     file.write_all(&bytes)?;
     file.set_len(bytes.len() as u64)?;
-    file.sync_all()?;
+    sync(&file)?;
     let folder = File::open(folder)?;
     let exchanged = renameat_with(&folder, NODE_NEW, &folder, NODE, RenameFlags::EXCHANGE);
     if exchanged.is_err() {
@@ -389,15 +446,25 @@ fn write_node(folder: &Path, node: &NodeFile) -> io::Result<()> {
         // For the next start, while there is room.
         let _spare = write_new(&new, &bytes);
     }
-    folder.sync_all()
+    sync(&folder)
 }
 
 /// Replaces a file as a whole: after a power loss there is the old one or the new one.
-fn replace(folder: &Path, (new, name): (&str, &str), bytes: &[u8]) -> io::Result<()> {
+fn replace(folder: &Path, (new, name): (&str, &str), bytes: &[u8]) -> Result<(), Failed> {
+    put(folder, (new, name), bytes)?;
+    sync_names(folder)
+}
+
+/// The same, but for the name.
+fn put(folder: &Path, (new, name): (&str, &str), bytes: &[u8]) -> Result<(), Failed> {
     let new = folder.join(new);
-    write_new(&new, bytes)?.sync_all()?;
-    fs::rename(&new, folder.join(name))?;
-    sync_folder(folder)
+    sync(&write_new(&new, bytes)?)?;
+    Ok(fs::rename(&new, folder.join(name))?)
+}
+
+fn lacks_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
 /// Replaces a file that nobody needs: after a power loss there may also be one that says nothing.

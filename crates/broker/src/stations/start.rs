@@ -154,7 +154,7 @@ impl Stations {
         let (cleaner, cleaner_ports) =
             CleanerStation::new(jobs.clone(), Arc::clone(&writer_doze), Arc::clone(&state));
         let given = folder.given()?;
-        folder.reserve_crash(&given.crashes);
+        folder.reserve_crash(&given.crashes)?;
         state.note_crashes_in(folder.crash());
         let recall = RecallStation::new(
             open(folder.log())?.reading_around(),

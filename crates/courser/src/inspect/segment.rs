@@ -1,15 +1,17 @@
 //! Segments of the log.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    fs,
     io::{self, Write},
+    path::Path,
 };
 
 use courser_log::{
-    RealFile,
+    RealFile, SegmentNumber,
     inspect::{
         BatchRole, BatchSummary, Found, InspectError, RecordKind, RecordSummary, SegmentInspector,
-        SegmentSummary,
+        SegmentSummary, ToldEnd, told_end,
     },
 };
 use serde_json::{Value, json};
@@ -47,6 +49,10 @@ pub(super) fn run(arguments: &Segment, out: &mut impl Write) -> io::Result<Exit>
         Err(error) => return Ok(fail(file, Exit::Refused, &error)),
     };
     head(out, file.json, &inspector.summary())?;
+    let inspector = match end_of(&inspector.summary(), &file.path) {
+        Some(told) => inspector.with_end(told),
+        None => inspector,
+    };
     let mut totals = Totals::default();
     for found in inspector {
         totals.add(&found);
@@ -57,6 +63,19 @@ pub(super) fn run(arguments: &Segment, out: &mut impl Write) -> io::Result<Exit>
         }
     }
     totals.print(out, file.json)
+}
+
+/// What the segments beside it say of its end. One that cannot be read says nothing: it is not the one that was asked for.
+fn end_of(segment: &SegmentSummary, path: &Path) -> Option<ToldEnd> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let names = fs::read_dir(folder).ok()?.flatten();
+    let numbers = names.filter_map(|it| SegmentNumber::of_file_name(it.file_name().to_str()?));
+    let later: BTreeSet<_> = numbers.filter(|it| *it > segment.segment).collect();
+    later.iter().find_map(|number| {
+        let later = RealFile::read_only(&folder.join(number.file_name())).ok()?;
+        told_end(later, segment).ok()?
+    })
 }
 
 fn head(out: &mut impl Write, json: bool, summary: &SegmentSummary) -> io::Result<()> {
